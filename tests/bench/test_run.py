@@ -1,13 +1,17 @@
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.circle import circle, solves
 
-from ostinato.bench.run import Bench
-from ostinato.store import Ledger
+from ostinato.bench.run import RETRIES, Bench, BenchError
+from ostinato.harness.episode import Episode, failed
+from ostinato.store import Ledger, Store
 from ostinato.tasks.pebble import KINDS, generate, provide
-from ostinato.types import Grade, SignalKind, State
+from ostinato.types import Grade, Session, SignalKind, Source, State, Task, new_id
 
 
 @pytest.mark.parametrize("right", [True, False])
@@ -78,3 +82,61 @@ async def test_a_forgeable_pass_is_counted_apart(tmp_path: Path) -> None:
         (session,) = shop.store.sessions()
         values = {signal.kind: signal.value for signal in shop.store.signals_of([session.id])[session.id]}
         assert (values[SignalKind.HIDDEN_TESTS], values[SignalKind.GRADE]) == (1.0, Grade.FORGEABLE)
+
+
+class Runner:
+    """A runner of episodes that are not solved, and of some tasks so often void."""
+
+    harness = "h"
+
+    def __init__(self, store: Store, void: Mapping[str, int]) -> None:
+        self.store = store
+        self.left = Counter(void)
+
+    async def run(self, task: Task, user: object, *, source: Source) -> Episode:
+        outcome = failed(new_id(), "the sandbox failed")
+        about = Session(
+            id=outcome.session_id,
+            source=source,
+            user="bench",
+            arm="bench",
+            task_id=task.id,
+            harness=self.harness,
+            started_at=0.0,
+        )
+        self.store.record((), (), [about])
+        await asyncio.sleep(0)
+        void = "the sandbox failed" if self.left[task.id] > 0 else None
+        self.left[task.id] -= 1
+        return Episode(
+            task=task,
+            session_id=outcome.session_id,
+            outcome=outcome,
+            changed=False,
+            solved=False,
+            tampered=False,
+            void=void,
+        )
+
+
+async def test_a_task_that_stays_void_is_left_out_with_all_its_passes_and_named(tmp_path: Path) -> None:
+    tasks = [task_of(n, tmp_path) for n in range(20)]
+    store = Store.open(tmp_path / "store.db")
+    runner = Runner(store, {"t3": 1, "t7": 1 + RETRIES})
+    bench = Bench(runner, store, slots=1)  # type: ignore[arg-type]
+    measured = await bench.measure(7, tasks, passes=2)
+    assert [outcome.task for outcome in measured.outcomes] == [t.id for t in tasks if t.id != "t7"]
+    assert {len(outcome.solved) for outcome in measured.outcomes} == {2}
+    assert (measured.void, measured.left_out) == (2 + RETRIES, ("t7",))
+    assert measured.report.scores["seeds"].n == 19
+    runner.left.update({"t0": 100, "t1": 100})
+    with pytest.raises(BenchError, match=r"2 tasks stayed void .* at most 1 may .* t1: the sandbox failed"):
+        await bench.measure(7, tasks)
+    assert runner.left["t19"] == -2, "nothing is run once the benchmark is given up"
+
+
+def task_of(number: int, directory: Path) -> Task:
+    return Task(
+        id=f"t{number}", kind="fix", split="seeds", key=f"k{number}", instruction="do", directory=directory,
+        test_ids=(),
+    )  # fmt: skip

@@ -1,4 +1,5 @@
-"""Every stage that shows a task to a model reserves its key, so that no other stage shows it again.
+"""Every stage that shows a task to a model reserves its key, so that no other stage shows it again; a lesson
+that a failure of ours spoils is given again.
 
 Covers demo/developers.py and loop/stages/teacher.py.
 """
@@ -7,17 +8,20 @@ import random
 from functools import partial
 from pathlib import Path
 
+import pytest
 from tests.circle import circle, solves
 
 from ostinato.demo.developers import Office, seats
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.loop.run import START
 from ostinato.loop.stages.prepare import load_wire
-from ostinato.loop.stages.teacher import Lessons, TeacherPolicy
+from ostinato.loop.stages.teacher import RETRIES, Lessons, TeacherPolicy
+from ostinato.sandbox.backends.process.backend import ProcessBackend
+from ostinato.sandbox.base import Sandbox, SandboxError, Spec
 from ostinato.store import Ledger, Phase, Stage
 from ostinato.tasks.developers import population
 from ostinato.tasks.pebble import generate, problem
-from ostinato.types import TEACHER_VERSION, Arm, Source
+from ostinato.types import TEACHER_VERSION, Arm, Source, State
 
 
 async def test_a_developer_is_not_given_a_task_that_was_shown_before(tmp_path: Path) -> None:
@@ -49,3 +53,37 @@ async def test_a_lesson_is_not_given_on_a_task_that_was_shown_before(tmp_path: P
         await site.close()
         assert {s.task_id for s in shop.store.sessions(source=Source.TEACHER)} == {other.id}
         assert lessons.sessions == 2 and not ledger.reserve(other.key)
+
+
+class Failing(ProcessBackend):
+    """A backend that makes no sandbox so often."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self.times = times
+
+    async def create(self, spec: Spec) -> Sandbox:
+        self.times -= 1
+        if self.times >= 0:
+            raise SandboxError("timed out")
+        return await super().create(spec)
+
+
+async def test_a_lesson_that_a_failure_of_ours_spoils_is_given_again_or_left_out(tmp_path: Path) -> None:
+    async with circle(tmp_path, lambda session_id, turn: "done", []) as shop:
+        shop.backend = backend = Failing(1)
+        policy, ledger = TeacherPolicy(load_wire(shop.run.checkpoint(START))[1]), Ledger(shop.store)
+        site = await serve_scripted(ScriptedEngine(policy))
+        shop.put_arm(Arm(name="teacher", version=TEACHER_VERSION, share=0.0, engines=(site.url,)))
+        runner = shop.runner(shop.client("teacher", "teacher"))
+        lessons = Lessons({"core": runner}, policy, ledger, tmp_path / "tasks", 1)
+        drawn = iter([problem(generate("fix", "train", seed)) for seed in range(9)])
+        await lessons.give(lambda: next(drawn), 1, 2, random.Random(0))
+        assert (lessons.sessions, lessons.void, lessons.left_out) == (2, 1, 0)
+        backend.times = 1 + RETRIES
+        with pytest.raises(SandboxError, match="1 demonstrations stayed void .* at most 0 may be left out"):
+            await lessons.give(lambda: next(drawn), 1, 1, random.Random(0))
+        await site.close()
+        shown = shop.store.sessions(source=Source.TEACHER)
+        ledger.account_sessions([session.id for session in shown], State.TRAINED)
+        assert len(ledger.lessons_read()) == 1, "the demonstration that was given again is one of its lesson"

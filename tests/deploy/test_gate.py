@@ -148,3 +148,15 @@ def test_rates_over_different_passes_are_not_compared() -> None:
     some = (replace(o, untested=(True,) * 3) if i else o for i, o in enumerate(after.outcomes))
     with pytest.raises(GateError, match="'untested' is not known of every pass of both"):
         gate(before, replace(after, outcomes=tuple(some)), margin=0.05)
+
+
+def test_a_task_that_one_side_left_out_counts_for_neither() -> None:
+    before, after = measured(1), measured(2, 0.10)
+    gone = before.outcomes[3].task, after.outcomes[5].task
+    left = before.without(gone[:1]), after.without(gone[1:])
+    one, other = (replace(m, left_out=(task,)) for m, task in zip(left, gone, strict=True))
+    result = gate(one, other, margin=0.05)
+    assert result.decision is Decision.ADMIT
+    assert (result.evidence["tasks"], result.evidence["left_out"]) == (len(before.outcomes) - 2, sorted(gone))
+    with pytest.raises(GateError, match="did not do the same"):
+        gate(one, after, margin=0.05) if one.left_out == () else gate(left[0], after, margin=0.05)

@@ -15,7 +15,7 @@ from ostinato.loop.run import Run, write_whole
 from ostinato.store import StoreError
 
 CONFIG = RunConfig()
-LESSONS = Taught(sessions=3)
+LESSONS = Taught(sessions=3, void=0, left_out=0)
 OWN = """
 import sys
 from pathlib import Path

@@ -126,3 +126,10 @@ def test_a_few_rows_fill_many_batches() -> None:
     pool = Pool(random.Random(0))
     pool.add(numbered(0, 3))
     assert len(drawn(pool, 4, 20)) == 80
+
+
+def test_a_session_that_a_failure_of_ours_ended_teaches_nothing(store: Store) -> None:
+    lesson(store, "s1", (1,), ended=False)
+    store.end_session("s1", Ending.INFRASTRUCTURE)
+    lesson(store, "s2", (2,))
+    assert [row.session_id for row in TeacherRows(store, context=CONTEXT)()] == ["s2"]

@@ -10,13 +10,12 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 from ostinato.bench.axes import PassResult, result
 from ostinato.bench.judge import QualityJudge, judged
-from ostinato.bench.run import RETRIES, BenchError
+from ostinato.bench.run import RETRIES, BenchError, all_of
 from ostinato.bench.suite import BenchSuite, SuiteError
 from ostinato.harness.agent import HarnessConfig
 from ostinato.harness.episode import CardUser, Episode, EpisodeRunner
@@ -88,7 +87,7 @@ class Contest:
             for task in self._suite.tasks
             if (task.id, number) not in done
         ]
-        voids = await _all(self._pass(side, task, number, on_done) for task, number in missing)
+        voids = await all_of(self._pass(side, task, number, on_done) for task, number in missing)
         if reasons := [why for why in voids if why is not None]:
             raise BenchError(
                 f"{side.name}: {len(reasons)} of {len(missing)} passes stayed void after {RETRIES} "
@@ -144,17 +143,6 @@ class Contest:
             self._store.record((), episode.signals())
         mine = self._rows.finish(key, session, scored.as_json())
         Ledger(self._store).account_sessions([session], State.MEASURED if mine else State.VOID)
-
-
-async def _all(work: Iterable[Coroutine[Any, Any, str | None]]) -> list[str | None]:
-    """Return the results of all; the first error cancels the rest, whose passes stay unfinished."""
-    tasks = [asyncio.create_task(each) for each in work]
-    try:
-        return list(await asyncio.gather(*tasks))
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def check_hash(rows: Passes, suite: BenchSuite) -> None:

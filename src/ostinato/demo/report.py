@@ -34,21 +34,27 @@ def finish(run: Run, result: RunResult, console: Console, *, caveat: str = "") -
 
 def as_json(result: RunResult) -> dict[str, Any]:
     """Return the content of `report.json`; it has nothing for a stage that was not listed."""
-    stages = {"before": result.before, "after": result.after, **result.elsewhere}
-    measured = {name: stage.measurement.report for name, stage in stages.items() if stage is not None}
+    stages = {name: stage.measurement for name, stage in _measured(result).items()}
     return {
         "seed": result.seed,
         "resumed": result.resumed,
         "wall_s": _wall(result),
         "cpu_s": result.cpu_s,
         "seconds": dict(result.seconds),
-        "held_out": {name: _scores(report.scores) for name, report in measured.items()},
-        "rates": {name: report.rates for name, report in measured.items()},
+        "held_out": {name: _scores(each.report.scores) for name, each in stages.items()},
+        "rates": {name: each.report.rates for name, each in stages.items()},
+        "void": {name: {"attempts": each.void, "left_out": each.left_out} for name, each in stages.items()},
         "teach": asdict(result.taught) if result.taught else None,
         "practice": asdict(result.practised) if result.practised else None,
         "cycles": [_cycle(cycled) for cycled in result.cycles],
         "integrity": asdict(result.integrity),
     }
+
+
+def _measured(result: RunResult) -> dict[str, Measured]:
+    """Return the stages that measured a version, by name."""
+    stages = {"before": result.before, "after": result.after, **result.elsewhere}
+    return {name: stage for name, stage in stages.items() if stage is not None}
 
 
 def _cycle(cycled: Cycled) -> dict[str, Any]:
@@ -129,6 +135,23 @@ def _rows(result: RunResult) -> list[tuple[str, ...]]:
     ]
 
 
+def _void(result: RunResult) -> list[str]:
+    """Return the lines on what failures of ours spoilt, and what the stages went on without; often none."""
+    spoilt = {}
+    if (taught := result.taught) is not None:
+        spoilt["teach"] = taught.void, f"{taught.left_out} demonstrations were left out"
+    for name, stage in _measured(result).items():
+        left_out = stage.measurement.left_out
+        named = f": {', '.join(left_out)}" if left_out else ""
+        spoilt[name] = stage.measurement.void, f"{len(left_out)} tasks were left out{named}"
+    lines = [
+        f"- {name}: {attempts} attempts, tried again; {rest}"
+        for name, (attempts, rest) in spoilt.items()
+        if attempts
+    ]
+    return ["## What failures of ours spoilt", "", *lines, ""] if lines else []
+
+
 def _markdown(result: RunResult, plots: list[Path], caveat: str) -> str:
     columns = _columns(result)
     lines = [f"# Run of seed {result.seed}", ""]
@@ -138,6 +161,7 @@ def _markdown(result: RunResult, plots: list[Path], caveat: str) -> str:
         lines += [f"| split | {' | '.join(columns)} |", "|---" * (1 + len(columns)) + "|"]
         lines += [f"| {' | '.join(row)} |" for row in _rows(result)]
         lines.append("")
+    lines += _void(result)
     for number, cycled in enumerate(result.cycles, 1):
         gate = cycled.judged.admission if cycled.judged else cycled
         lines += [

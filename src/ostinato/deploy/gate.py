@@ -68,9 +68,12 @@ def gate(
 
     `margin` is the loss of solve rate that would be too much. `experiment` names the trial whose promotion
     would rest on this gate, so that the budget counts it; `alpha` is then the trial's. `suite` is what the
-    run's suite shows of both versions. Raises GateError unless both sides hold the same tasks in the same
-    order, with as many passes, measured under one harness.
+    run's suite shows of both versions. A task that one side left out counts for neither. Raises GateError
+    unless both sides hold the same other tasks in the same order, with as many passes, measured under one
+    harness.
     """
+    left_out = {*current.left_out, *candidate.left_out}
+    current, candidate = current.without(left_out), candidate.without(left_out)
     _check_alike(current, candidate)
     before, after = current.outcomes, candidate.outcomes
     splits = sorted({outcome.split for outcome in before}, key=lambda split: (split != PRIMARY, split))
@@ -91,6 +94,7 @@ def gate(
         "harm": HARM,
         "slack": SLACK,
         "tasks": len(before),
+        "left_out": sorted(left_out),
         "passes": len(before[0].solved),
         "changes": _intervals(changes, HARM),
         "losses": _intervals(losses, alpha),

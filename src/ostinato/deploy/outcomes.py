@@ -1,7 +1,7 @@
 """The results of a version on held-out tasks, task by task and pass by pass, as the gate compares them."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -42,6 +42,14 @@ class Measurement:
 
     report: Report
     outcomes: tuple[TaskOutcome, ...]
+    void: int = 0
+    """Attempts that a failure of ours spoilt."""
+    left_out: tuple[str, ...] = ()
+    """Tasks of which a pass had no attempt that was not spoilt; they have no outcome."""
+
+    def without(self, tasks: Collection[str]) -> "Measurement":
+        """Return it without the outcomes of these tasks; the report stays."""
+        return replace(self, outcomes=tuple(each for each in self.outcomes if each.task not in tasks))
 
 
 def score(outcomes: Sequence[TaskOutcome], confidence: float = 0.95) -> Score:

@@ -36,6 +36,10 @@ class Taught:
     """The lessons of the scripted teacher."""
 
     sessions: int
+    void: int
+    """Attempts that a failure of ours spoilt."""
+    left_out: int
+    """Demonstrations of which every attempt was spoilt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from ostinato.train.base import BEYOND_CONTEXT, StateError
 from ostinato.train.batch import Row
 from ostinato.train.journal import Journal
 from ostinato.train.samples import UntrainableError, rows_of
-from ostinato.types import Sample, Session, Source, State
+from ostinato.types import Ending, Sample, Session, Source, State
 
 log = logging.getLogger(__name__)
 SPAN = (4, 12)
@@ -19,7 +19,8 @@ FIRST_SIGHT_WEIGHT = 0.02
 
 
 class TeacherRows:
-    """A source of new rows: each call returns those of the teacher's sessions that ended since the last call.
+    """A source of new rows: each call returns those of the teacher's sessions that ended since the last call,
+    without the sessions that a failure of ours ended.
 
     Sessions whose tokens do not fit together, or with a row of more than `context` tokens, are accounted
     UNTRAINABLE with the reason; the others when they are trained on. Observed tokens weigh `observed`:
@@ -40,6 +41,7 @@ class TeacherRows:
         ended = self._store.sessions(source=self._source, ended=True)
         new = [session for session in ended if session.id not in self._returned]
         self._returned |= {session.id for session in new}
+        new = [session for session in new if session.ending is not Ending.INFRASTRUCTURE]
         return [row_of(sample, self._observed) for sample in self._samples(new)]
 
     def trained(self, session_ids: Iterable[str]) -> None:

@@ -14,7 +14,7 @@ from ostinato.loop.stages.teacher import Lessons, TeacherPolicy
 from ostinato.loop.workshop import Workshop
 from ostinato.store.ledger.ledger import Ledger
 from ostinato.train.config import Budget, SftProcess
-from ostinato.types import TEACHER_VERSION, Arm, Source, State
+from ostinato.types import TEACHER_VERSION, Arm, Ending, Source, State
 
 
 async def teach(shop: Workshop) -> Taught:
@@ -52,12 +52,13 @@ async def teach(shop: Workshop) -> Taught:
         _account_unread(shop)
     finally:
         await site.close()
-    return Taught(sessions=lessons.sessions)
+    return Taught(sessions=lessons.sessions, void=lessons.void, left_out=lessons.left_out)
 
 
 def _account_unread(shop: Workshop) -> None:
-    """Account lessons that ended after the last step, from which nothing was learnt."""
-    sessions = shop.store.sessions(source=Source.TEACHER)
-    ledger = Ledger(shop.store)
-    ledger.account_sessions([session.id for session in sessions], State.STALE)
+    """Account lessons that ended after the last step, from which nothing was learnt, and those cut off."""
+    sessions, ledger = shop.store.sessions(source=Source.TEACHER), Ledger(shop.store)
+    whole = {session.id for session in sessions if session.ending not in {None, Ending.INFRASTRUCTURE}}
+    ledger.account_sessions(sorted(whole), State.STALE)
+    ledger.account_sessions([session.id for session in sessions if session.id not in whole], State.VOID)
     ledger.close_out()

@@ -20,10 +20,16 @@ from ostinato.harness.profiles.profile import profile
 from ostinato.loop.stages.dialect import Wording
 from ostinato.model.families import Renderer
 from ostinato.model.transcript import messages_of
+from ostinato.sandbox.base import SandboxError
 from ostinato.store import Ledger, Stage
 from ostinato.tasks.source import Problem
 from ostinato.tasks.teaching.demonstrate import Demonstrator, demonstrator
-from ostinato.types import GenerateRequest, Source, Task, new_id
+from ostinato.types import Ending, GenerateRequest, Source, State, Task, new_id
+
+RETRIES = 2
+"""How often a demonstration is given again that a failure of ours spoilt."""
+MOST_LEFT_OUT = 1 / 20
+"""The largest share of the demonstrations that teaching goes on without."""
 
 
 class TeacherPolicy:
@@ -49,7 +55,8 @@ class TeacherPolicy:
 class Lessons:
     """The teacher's demonstrations on practice tasks. A task that was shown before is passed over.
 
-    The demonstrations of a task are given under each profile of `runners` in turn.
+    The demonstrations of a task are given under each profile of `runners` in turn. One that a failure of ours
+    spoils is given again in another session, at most `RETRIES` times, and then left out.
     """
 
     def __init__(
@@ -65,20 +72,29 @@ class Lessons:
         self._policy = policy
         self._directory = directory
         self._slots = asyncio.Semaphore(at_once)
+        self._most = 0
         self.sessions = 0
+        self.void = 0
+        """Attempts that a failure of ours spoilt."""
+        self.left_out = 0
+        """Demonstrations of which every attempt was spoilt."""
 
     async def give(
         self, draw: Callable[[], Problem], lessons: int, demonstrations: int, rng: random.Random
     ) -> None:
-        """Show `lessons` tasks, each of them `demonstrations` times."""
+        """Show `lessons` tasks, each of them `demonstrations` times.
+
+        Raises SandboxError when more than MOST_LEFT_OUT of all demonstrations are left out.
+        """
+        self._most = int(lessons * demonstrations * MOST_LEFT_OUT)
         await asyncio.gather(*(self._lesson(draw, demonstrations, rng) for _ in range(lessons)))
 
     async def _lesson(self, draw: Callable[[], Problem], demonstrations: int, rng: random.Random) -> None:
         async with self._slots:
-            sessions = [new_id() for _ in range(demonstrations)]
-            task = self._next(draw, sessions)
-            for session_id, way in zip(sessions, cycle(self._ways), strict=False):
-                await self._demonstrate(task, session_id, way, random.Random(rng.random()))
+            attempts = [[new_id() for _ in range(1 + RETRIES)] for _ in range(demonstrations)]
+            task = self._next(draw, [id for ids in attempts for id in ids])
+            for ids, way in zip(attempts, cycle(self._ways), strict=False):
+                await self._demonstrate(task, ids, way, rng.random())
 
     def _next(self, draw: Callable[[], Problem], sessions: Sequence[str]) -> Task:
         """Return the next task that no stage has shown and that has a solution to show."""
@@ -90,14 +106,38 @@ class Lessons:
                     return task
 
     async def _demonstrate(
-        self, task: Task, session_id: str, way: tuple[EpisodeRunner, Wording], rng: random.Random
+        self, task: Task, ids: Sequence[str], way: tuple[EpisodeRunner, Wording], seed: float
     ) -> None:
+        """Give one demonstration, in the first of the sessions `ids` that nothing of ours spoils."""
+        reason = ""
+        for session_id in ids:
+            reason = await self._spoilt(task, session_id, way, random.Random(seed))
+            if not reason:
+                self.sessions += 1
+                return
+            self.void += 1
+            self._ledger.account_sessions([session_id], State.VOID)
+        self.left_out += 1
+        if self.left_out > self._most:
+            raise SandboxError(
+                f"{self.left_out} demonstrations stayed void after {RETRIES} retries, and at most "
+                f"{self._most} may be left out. The last, on task {task.id}: {reason}"
+            )
+
+    async def _spoilt(
+        self, task: Task, session_id: str, way: tuple[EpisodeRunner, Wording], rng: random.Random
+    ) -> str:
+        """Give the demonstration in this session; return the failure of ours that spoilt it, or nothing."""
         teacher = demonstrator(task, rng)
         assert teacher is not None  # `_next` has passed over those without
         runner, dialect = way
         self._policy.take_charge(session_id, teacher, dialect)
         try:
-            await runner.attempt(task, CardUser(task), source=Source.TEACHER, session_id=session_id)
+            outcome, _ = await runner.attempt(
+                task, CardUser(task), source=Source.TEACHER, session_id=session_id
+            )
+        except SandboxError as error:
+            return f"the sandbox failed: {error}"
         finally:
             self._policy.leave(session_id)
-        self.sessions += 1
+        return outcome.reason or "no reason" if outcome.ending is Ending.INFRASTRUCTURE else ""
