@@ -81,7 +81,7 @@ async def test_a_lesson_that_a_failure_of_ours_spoils_is_given_again_or_left_out
         await lessons.give(lambda: next(drawn), 1, 2, random.Random(0))
         assert (lessons.sessions, lessons.void, lessons.left_out) == (2, 1, 0)
         backend.times = 1 + RETRIES
-        with pytest.raises(SandboxError, match="1 demonstrations stayed void .* at most 0 may be left out"):
+        with pytest.raises(SandboxError, match=r"1 demonstrations stayed void .* at most 0 may be left out"):
             await lessons.give(lambda: next(drawn), 1, 1, random.Random(0))
         await site.close()
         shown = shop.store.sessions(source=Source.TEACHER)
