@@ -109,7 +109,6 @@ def truth_chart(cycles: Sequence[Mapping[str, Any]]) -> Markup:
     marks = {one["hours"]: "promoted" for one in cycles if one["promoted"]}
     frame = Frame(
         label="reward and hidden satisfaction by cycle",
-        width=760.0,
         x_words="hours",
         whole_x=False,
         must_show=(0.0,),
