@@ -121,7 +121,7 @@ def outcome(passes: Sequence[Episode]) -> TaskOutcome:
     return TaskOutcome(
         task=task.id,
         split=task.split,
-        cluster=str(task.metadata.get("cluster", task.id)),
+        cluster=task.cluster,
         solved=tuple(episode.solved and episode.grade.at_least(Grade.GUARDED) for episode in passes),
         tampered=tuple(episode.tampered for episode in passes),
         asked=tuple("ask_user" in episode.outcome.calls for episode in passes),

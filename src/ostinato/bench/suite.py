@@ -45,7 +45,7 @@ class BenchSuite:
 
 def repository(task: Task) -> str:
     """Return the cluster of a task, its repository where it was mined: such tasks resemble each other."""
-    return str(task.metadata.get("cluster", task.id))
+    return task.cluster
 
 
 def seal(directory: Path, name: str = "") -> BenchSuite:

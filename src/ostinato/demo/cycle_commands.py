@@ -108,7 +108,9 @@ def _week(options: argparse.Namespace) -> int:
     gained = report["hidden_satisfaction_gained"]
     bounds = f"{gained['estimate']:+.3f} [{gained['low']:+.3f}, {gained['high']:+.3f}]"
     console.print(f"hidden satisfaction, last version less first: {bounds}", highlight=False)
-    console.print(f"hold-out: {report['hold_out']}\nplot: {run.directory / 'week.svg'}", highlight=False)
+    for name in ("hold_out", "hold_out_tasks"):
+        console.print(f"hold-out: {report[name]}", highlight=False)
+    console.print(f"plot: {run.directory / 'week.svg'}", highlight=False)
     if options.json:
         print(json.dumps(report))  # noqa: T201
     return DONE

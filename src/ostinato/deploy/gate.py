@@ -138,6 +138,15 @@ def _check_populations(current: Measurement, candidate: Measurement) -> None:
             )
 
 
+def solved_change(current: Measurement, candidate: Measurement) -> Estimate:
+    """Return candidate minus current in the solve rate over all splits.
+
+    Raises GateError unless both did the same tasks, as `gate` does.
+    """
+    _check_alike(current, candidate)
+    return _change(current.outcomes, candidate.outcomes, "solved")
+
+
 def _change(
     current: Sequence[TaskOutcome], candidate: Sequence[TaskOutcome], name: str, split: str | None = None
 ) -> Estimate:

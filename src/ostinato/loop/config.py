@@ -135,6 +135,12 @@ class BenchConfig:
     profiles: tuple[str, ...] = ()
     """Further profiles under which `before` and `after` are measured as well, to see what it would cost to
     serve a version elsewhere."""
+    frozen: float = 0.0
+    """The share of the held-out tasks that no gate sees: each promoted version is compared with the first one
+    on them."""
+    gate_share: float = 1.0
+    """The share of the other tasks that a gate draws; below 1 each draws anew, and the champion does them
+    too."""
     suite: Path | None = None
     """A sealed suite that the gate reads, on all its splits and axes, beside the held-out tasks."""
     suite_passes: int = 2
@@ -266,6 +272,8 @@ def check(config: RunConfig) -> None:
     if config.bench.passes < 1 or config.bench.suite_passes < 1:
         passes = config.bench.passes, config.bench.suite_passes
         raise ConfigError(f"bench.passes and bench.suite_passes are {passes}: make both at least 1")
+    if not 0 <= config.bench.frozen < 1 or not 0 < config.bench.gate_share <= 1:
+        raise ConfigError("bench.frozen lies in [0, 1), and bench.gate_share in (0, 1]")
     if config.bench.suite is not None:
         try:
             open_suite(config.bench.suite)

@@ -30,6 +30,7 @@ from ostinato.loop.results import (
     Tested,
 )
 from ostinato.loop.stages.follow_ups import read_follow_ups
+from ostinato.loop.stages.held_out_tasks import HeldOutTasks
 from ostinato.loop.stages.hold_out import account_held_out, holding_out
 from ostinato.loop.stages.learn import refine, restore
 from ostinato.loop.stages.measure import measure
@@ -56,9 +57,9 @@ async def cycles(
     `tasks` are held out. The champion was measured on all of them, in `bench.passes` passes.
     """
     results: list[Cycled] = []
-    for number in range(1, count + 1):
-        since = results[-1].ended_at if results else 0.0
-        cycled = await Cycle(shop, traffic, tasks, f"cycle-{number}", since).result(champion)
+    held_out = HeldOutTasks(shop, tasks, champion)
+    while len(results) < count:
+        cycled = await Cycle(shop, traffic, held_out, results).result(champion)
         judged = cycled.judged
         measured = judged.benched if judged is not None and judged.decision.promotes else champion.measured
         champion = Champion(version=cycled.champion, measured=measured)
@@ -67,20 +68,21 @@ async def cycles(
 
 
 class Cycle:
-    """One cycle, whose stages are kept under `name` in the run folder.
+    """One cycle after those of `earlier`; its stages are kept in the run folder under its name.
 
-    It learns from the live sessions that began at `since` or later, in seconds since the epoch.
+    It learns from the live sessions that began after the end of the one before.
     """
 
     def __init__(
-        self, shop: Shop, traffic: LiveTraffic, tasks: Sequence[Task], name: str, since: float
+        self, shop: Shop, traffic: LiveTraffic, tasks: HeldOutTasks, earlier: Sequence[Cycled]
     ) -> None:
         self._shop = shop
-        self._name = name
-        self._since = since
+        self._name = f"cycle-{len(earlier) + 1}"
+        self._since = earlier[-1].ended_at if earlier else 0.0
+        self._promotions = sum(cycled.decision.promotes for cycled in earlier)
         self._traffic = traffic
         self._tasks = tasks
-        self._control = CycleControl(shop.store, name, shop.poll_s)
+        self._control = CycleControl(shop.store, self._name, shop.poll_s)
 
     async def result(self, champion: Champion) -> Cycled:
         """Return the result: from the run folder if the cycle is done, else from running it."""
@@ -114,6 +116,9 @@ class Cycle:
                     served = restored.version
             deploy(shop.store, served)
             account_held_out(shop.store)
+            on_tasks = ""
+            if judged is not None and judged.decision.promotes:
+                on_tasks = await self._tasks.sum_of_promotions(served, self._promotions + 1)
             return Cycled(
                 lived=lived,
                 collected=collected,
@@ -122,6 +127,7 @@ class Cycle:
                 engine=await shop.counters(engine),
                 judged=judged,
                 hold_out="" if promotions is None else str(promotions),
+                hold_out_tasks=on_tasks,
                 ended_at=shop.store.now(),
             )
 
@@ -132,12 +138,16 @@ class Cycle:
         return last is not None and last.stage is not ReleaseStage.OVER
 
     async def _judge(self, champion: Champion, candidate: int) -> Judged:
-        shop = self._shop
-        passes = shop.config.bench.passes
-        benched = await self._stage(
-            "gate", Measured, lambda: measure(shop, candidate, self._tasks, passes=passes)
+        shop, tasks = self._shop, self._tasks.of_gate(self._name)
+        passes, current = shop.config.bench.passes, champion.measured
+        if not self._tasks.is_known(self._name):
+            current = await self._stage(
+                "champion", Measured, lambda: measure(shop, champion.version, tasks, passes=passes)
+            )
+        benched = await self._stage("gate", Measured, lambda: measure(shop, candidate, tasks, passes=passes))
+        admission = await self._stage(
+            "admission", Admission, lambda: self._admit(champion.version, current, benched)
         )
-        admission = await self._stage("admission", Admission, lambda: self._admit(champion, benched))
         shadowed = tested = None
         if admission.decision is Decision.ADMIT and shop.config.live.shadow_requests:
             shadowed = await self._stage(
@@ -179,9 +189,9 @@ class Cycle:
         )
         return harvest
 
-    async def _admit(self, champion: Champion, benched: Measured) -> Admission:
-        """Decide whether the candidate may meet users, from the same tasks done by the champion, and the
-        suite.
+    async def _admit(self, champion: int, current: Measured, benched: Measured) -> Admission:
+        """Decide whether the candidate may meet users, from the same tasks done by the champion (`current`),
+        and the suite.
 
         The A/B test's id and error level are settled here, before any of its sessions. A version is judged
         once in its chain, so its number names the trial, and a cycle that is killed here and goes on
@@ -192,12 +202,12 @@ class Cycle:
         experiment, alpha = f"trial-of-{candidate}", next_alpha(shop.store.verdicts())
         cheaper = Claim(live.claim) is Claim.CHEAPER  # what is promoted as no worse is so by this gate too
         verdict = gate(
-            champion.measured.measurement,
+            current.measurement,
             benched.measurement,
             margin=live.cheaper_solve_margin if cheaper else live.gate_margin,
             alpha=alpha if cheaper else ALPHA,
             experiment=experiment if cheaper else None,
-            suite=await suite_of(shop, champion.version, candidate),
+            suite=await suite_of(shop, champion, candidate),
         )
         shop.store.add_verdict(replace(verdict, id=f"gate-of-{candidate}"))
         shop.show.say(f"gate: {verdict.decision} ({verdict.reason})")

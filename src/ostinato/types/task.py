@@ -51,6 +51,11 @@ class Task:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def cluster(self) -> str:
+        """The name of the tasks of its split that are hard for the same reason; its own id by default."""
+        return str(self.metadata.get("cluster", self.id))
+
+    @property
     def repo(self) -> Path:
         return self.directory / "environment" / "repo"
 

@@ -6,60 +6,24 @@ demo/week/shop.py, demo/week/judge.py, demo/week/report.py, demo/week/clock.py a
 
 import asyncio
 import math
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fuzz.cycle_kills import LEDGER, KilledError, counting, ledger, survive
+from fuzz.cycle_kills import SMALL_WEEK as SHORT
 
 from ostinato.demo.week import people as people_module
 from ostinato.demo.week.clock import run_virtually
 from ostinato.demo.week.people import Malice, People, population
 from ostinato.demo.week.report import draw, report_of
-from ostinato.demo.week.week import BEGAN, WeekPlan, open_policies, run_week
+from ostinato.demo.week.week import BEGAN, open_policies, run_week
 from ostinato.demo.week.words import ACTS, STRATA, TEXTS
 from ostinato.loop.run import START, Run
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.store import Ledger, Store
-from ostinato.store.sql.database import Database
 from ostinato.train.batch import ScoredRow
-
-SHORT = WeekPlan(
-    cycles=1,
-    developers=40,
-    adversaries=0.1,
-    overrides=(
-        "live.sessions=40",
-        "live.ab_sessions=80",
-        "live.canary_sessions=40",
-        "live.learning_rate=0.02",
-        "live.gate_margin=0.9",
-        "bench.passes=1",
-    ),
-)
-LEDGER = {
-    "prompts": "SELECT prompt, stage, phase FROM prompts WHERE stage = 'live' ORDER BY 1",
-    "states": "SELECT turn_id, state FROM states WHERE turn_id NOT LIKE 'bench-%' ORDER BY 1",
-    "verdicts": "SELECT id, version, decision, reason FROM verdicts ORDER BY id",
-    "versions": "SELECT version, parent FROM versions ORDER BY 1",
-    "trainings": "SELECT version, prompt FROM trainings ORDER BY 1, 2",
-    "releases": "SELECT experiment, stage, step, share FROM releases ORDER BY 1, at",
-    "signals": "SELECT id, kind, observed_at FROM signals WHERE id LIKE 'dev-%' ORDER BY 1",
-    "rewards": "SELECT DISTINCT session_id, parts FROM rewards ORDER BY 1, 2",
-}
-
-
-class KilledError(BaseException):
-    """Stands for the end of the process."""
-
-
-def ledger(directory: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """Everything that was decided and accounted, without the names that are drawn anew."""
-    connection = sqlite3.connect(directory / "store.db")
-    found = {name: connection.execute(query).fetchall() for name, query in LEDGER.items()}
-    connection.close()
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -108,40 +72,27 @@ def test_nothing_that_learns_or_decides_can_tell_how_satisfied_people_are(
     assert ledger(tmp_path) == ledger(week[0])
 
 
-class Writes:
-    """Counts the transactions of the record; the one of number `dies_at` does not happen."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, dies_at: int = 0) -> None:
-        self.count, write, recording = 0, Database.write, Database.recording
-
-        def counted(real: Callable[[Database], Any]) -> Callable[[Database], Any]:
-            def begin(database: Database) -> Any:
-                self.count += 1
-                if self.count == dies_at:
-                    raise KilledError
-                return real(database)
-
-            return begin
-
-        monkeypatch.setattr(Database, "write", counted(write))
-        monkeypatch.setattr(Database, "recording", counted(recording))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("part", [0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.97, 0.995])
-def test_a_kill_before_any_write_changes_nothing(week: tuple[Path, Any], tmp_path: Path, part: float) -> None:
-    """A transaction of the process does not happen, and the process with it; the next one goes on."""
-    with pytest.MonkeyPatch.context() as patch:
-        whole = Writes(patch)
+def test_a_kill_before_any_durable_step_changes_nothing(
+    week: tuple[Path, Any], tmp_path: Path, part: float
+) -> None:
+    """A step of the process does not happen, and the process with it; the next one goes on."""
+    with counting() as whole:
         run_week(tmp_path / "twin", SHORT)
-    with pytest.MonkeyPatch.context() as patch:
-        Writes(patch, dies_at=round(part * whole.count))
-        with pytest.raises(KilledError):
-            run_week(tmp_path / "killed", SHORT)
+    with counting(dies_at=round(part * whole.count)), pytest.raises(KilledError):
+        run_week(tmp_path / "killed", SHORT)
     run_week(tmp_path / "killed", SHORT)
     mine, twins = ledger(tmp_path / "killed"), ledger(week[0])
     assert twins["releases"], "it comes to a release"
     assert {name: mine[name] == twins[name] for name in LEDGER} == dict.fromkeys(LEDGER, True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
+def test_kill_after_kill_changes_nothing(week: tuple[Path, Any], tmp_path: Path, seed: int) -> None:
+    survived = survive(tmp_path / "killed", SHORT, ledger(week[0]), seed, gap=300)
+    assert survived.kills > 3 and survived.differs == ()
 
 
 def test_what_is_recorded_beside_a_token_is_what_the_trainer_computes(week: tuple[Path, Any]) -> None:

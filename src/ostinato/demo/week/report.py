@@ -74,6 +74,7 @@ def report_of(week: Week, policies: Policies) -> dict[str, Any]:
         "cycles": [asdict(row) for row in rows_of(week)],
         "promotions": sum(cycle.decision.promotes for cycle in week.cycles),
         "hold_out": week.cycles[-1].hold_out,
+        "hold_out_tasks": next((c.hold_out_tasks for c in reversed(week.cycles) if c.hold_out_tasks), ""),
         "hidden_satisfaction_gained": asdict(mean_gain(gains)),
     }
 

@@ -31,7 +31,7 @@ from ostinato.types import Arm, Completion, Ending, GenerateRequest, Session, So
 
 T = TypeVar("T")
 POLL_S = 900.0
-TAKES_S = {"refine": 900.0, "gate": 900.0, "shadow": 300.0}
+TAKES_S = {"refine": 900.0, "champion": 900.0, "gate": 900.0, "shadow": 300.0}
 """The virtual time that a stage takes."""
 CALLS = {Act.ASK: "ask_user", Act.DEFER: "ask_user", Act.TEST: "bash", Act.READ: "read"}
 
@@ -68,10 +68,12 @@ class WeekShop:
         self.show = show or Silent()
         self.poll_s = POLL_S
         self.policies = policies
-        self._passes: Counter[tuple[int, str]] = Counter()
+        self._stage = ""
+        self._passes: Counter[str] = Counter()
 
     async def stage(self, name: str, schema: type[T], work: Callable[[], Awaitable[T]]) -> T:
-        kept = self.run.result(name, schema)
+        self._stage, kept = name, self.run.result(name, schema)
+        self._passes.clear()
         if kept is not None:
             return kept
         result = await work()
@@ -106,7 +108,13 @@ class WeekShop:
         return next(each for each in self.store.arms() if each.name == arm)
 
     def runner(self, client: Arm, profile: str | None = None) -> "Examiner":
-        return Examiner(self, client, self._passes)
+        return Examiner(self, client)
+
+    def session_of(self, version: int, task: Task) -> str:
+        """Return the id of a session of the benchmark: the same one when a killed stage is done again."""
+        done = f"bench-{self._stage}-{version}-{task.id}"
+        self._passes[done] += 1
+        return f"{done}-{self._passes[done]}"
 
     async def train(self, name: str, module: str, settings: Any, tick: Callable[[], None]) -> None:
         """Run the shipped trainer, or the one that puts a version back, in this process."""
@@ -142,16 +150,13 @@ class Examiner:
 
     harness = "week"
 
-    def __init__(self, shop: WeekShop, arm: Arm, passes: Counter[tuple[int, str]]) -> None:
+    def __init__(self, shop: WeekShop, arm: Arm) -> None:
         self._shop = shop
         self._arm = arm
-        self._passes = passes
 
     async def run(self, task: Task, user: Any, *, source: Source) -> Episode:
         """Do a task once more, record the session, and return what came of it."""
-        shop, key = self._shop, (self._arm.version, task.id)
-        id_ = f"bench-{self._arm.version}-{task.id}-{self._passes[key]}"
-        self._passes[key] += 1
+        shop, id_ = self._shop, self._shop.session_of(self._arm.version, task)
         request = TownRequest(
             stratum=task.kind, ambiguous=task.metadata["ambiguous"], hard=task.metadata["hard"]
         )
@@ -198,14 +203,15 @@ class Examiner:
         )
 
 
-SPLITS = {"seeds": 160, "names": 40, "larger": 40}
+SPLITS = {"seeds": 4, "names": 1, "larger": 1}
+"""The parts of an exam that each split has."""
 
 
-def exam(kinds: Sequence[str], splits: dict[str, int] = SPLITS, seed: int = 0) -> list[Task]:
-    """Return held-out tasks of a week: five share what they are hard for."""
+def exam(kinds: Sequence[str], count: int, seed: int = 0) -> list[Task]:
+    """Return about `count` held-out tasks of a week: five share what they are hard for."""
     tasks = []
-    for split, count in splits.items():
-        for number in range(count):
+    for split, part in SPLITS.items():
+        for number in range(part * count // sum(SPLITS.values())):
             rng = Random(f"task/{seed}/{split}/{number // 5}")
             hard, kind = rng.random(), rng.choice(list(kinds))
             tasks.append(

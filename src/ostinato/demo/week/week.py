@@ -56,6 +56,8 @@ class WeekPlan:
     seed: int = 1
     developers: int = 240
     adversaries: float = 0.05
+    tasks: int = 600
+    """The held-out tasks of gates and hold-out."""
     overrides: tuple[str, ...] = ()
     """Settings of the run, as `live.versions=2`."""
 
@@ -95,8 +97,8 @@ def open_policies(run: Run) -> Policies:
     return Policies(run.open_objects(), Words.of(tokenizer))
 
 
-def run_week(directory: Path, plan: WeekPlan, show: Any = None) -> Week:
-    """Run a week in that folder to its end, or go on with it."""
+def run_week(directory: Path, plan: WeekPlan, show: Any = None, *, opened: type[WeekShop] = WeekShop) -> Week:
+    """Run a week in that folder to its end, or go on with it; `opened` holds the resources of its cycles."""
     run, config = Run(directory=directory), settings(plan)
     write_start(run.checkpoint(START))
     run.objects_path.mkdir(parents=True, exist_ok=True)
@@ -105,7 +107,7 @@ def run_week(directory: Path, plan: WeekPlan, show: Any = None) -> Week:
 
     async def main(now: Callable[[], float]) -> Week:
         with closing(Store.open(run.store_path, now)) as store:
-            shop = WeekShop(config, run, store, open_policies(run), show)
+            shop = opened(config, run, store, open_policies(run), show)
             return await _live(shop, plan)
 
     return run_virtually(start, main)
@@ -118,7 +120,7 @@ async def _live(shop: WeekShop, plan: WeekPlan) -> Week:
     await shop.stage("publish", Published, lambda: publish(shop))
     town.settle_in()
     living = asyncio.create_task(town.live())
-    turning = asyncio.create_task(_turn(shop, plan.cycles))
+    turning = asyncio.create_task(_turn(shop, plan))
     try:
         await asyncio.wait({living, turning}, return_when=asyncio.FIRST_COMPLETED)
         if living.done():
@@ -130,8 +132,8 @@ async def _live(shop: WeekShop, plan: WeekPlan) -> Week:
         await asyncio.gather(living, turning, return_exceptions=True)
 
 
-async def _turn(shop: WeekShop, count: int) -> Sequence[Cycled]:
-    tasks, passes = exam(STRATA), shop.config.bench.passes
+async def _turn(shop: WeekShop, plan: WeekPlan) -> Sequence[Cycled]:
+    tasks, passes = exam(STRATA, plan.tasks), shop.config.bench.passes
     Ledger(shop.store).hold_out(task.key for task in tasks)
     after = await shop.stage("after", Measured, lambda: measure(shop, 0, tasks, passes=passes))
     definition = live_definition(shop.config.live)
@@ -139,7 +141,7 @@ async def _turn(shop: WeekShop, count: int) -> Sequence[Cycled]:
     traffic = WeekTraffic(
         shop.store, tokenizer, definition=definition, now=shop.store.now, poll_s=shop.poll_s
     )
-    return await cycles(shop, traffic, Champion(version=0, measured=after), tasks, count)
+    return await cycles(shop, traffic, Champion(version=0, measured=after), tasks, plan.cycles)
 
 
 def _last_moment(store: Store) -> float:

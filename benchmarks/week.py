@@ -1,0 +1,263 @@
+"""Simulated weeks: does what people feel rise, is what is planted promoted, and does a kill change anything?
+
+    python -m benchmarks.week [--parts runs/week-parts] [--only learnt null bad fuzzed killed] [--json]
+
+Each part leaves a file in the folder, and the same command goes on with those that are missing; a week that
+was cut off goes on where it was.
+
+- `learnt`: weeks of the shipped cycle with real training, `--cycles` on the first seed and `--fewer` on each
+  of the others. `satisfaction` is the hidden satisfaction of each honest developer with the last version less
+  that with the first, on the same requests and luck, clustered by developer; `fresh` is the same for
+  developers that the week never met. `satisfaction_low` is the least lower bound of any seed.
+- `null`: the peer. The same weeks, whose candidates learnt nothing: equal to the champion, or random steps.
+- `bad`: planted bad candidates (`week_planted.py`); `bad_promoted` is their promoted share. A store ends at
+  its first promotion, since what was planted afterwards is no worse than the champion.
+- `fuzzed`, `killed`: kills of small weeks (`week_kills.py`), in the process before a durable step and by
+  SIGKILL; `kills` counts both, and those after which ledger, verdicts or releases were not as without them.
+
+Intervals are 95 %.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import torch
+
+from benchmarks.measure import Run, table
+from benchmarks.week_kills import KILLED_EACH, KILLS_EACH, fuzzed, killed
+from benchmarks.week_planted import BAD, GOOD, NULL, Plant, PlantedShop
+from ostinato.demo.week.judge import gain, mean_gain, satisfactions
+from ostinato.demo.week.people import People
+from ostinato.demo.week.policy import Policies
+from ostinato.demo.week.report import draw, report_of
+from ostinato.demo.week.start import write_start
+from ostinato.demo.week.week import WeekPlan, open_policies, run_week
+from ostinato.deploy.statistics import wilson
+from ostinato.loop.folder import owned
+from ostinato.loop.run import START, write_whole
+
+Part = dict[str, Any]
+FRESH = 1_000
+"""What is added to a seed to draw the developers whom a week never met."""
+SMALL = ("live.sessions=60", "live.ab_sessions=300", "live.canary_sessions=40", "bench.passes=1")
+"""The settings of weeks with planted bad candidates, which have 120 developers and 300 tasks."""
+EACH = 10
+"""The planted candidates of one store."""
+
+
+def learnt(folder: Path, seed: int, cycles: int) -> Part:
+    """Return the report of a week of the shipped cycle."""
+    with owned(folder, "a week of the benchmark") as run:
+        week = run_week(folder, WeekPlan(cycles=cycles, seed=seed))
+        policies = open_policies(run)
+        report = report_of(week, policies)
+        draw(report, folder / "week.svg")
+        versions = policies.of(week.first), policies.of(week.last)
+        fresh = gain(*versions, policies.words, lambda: People(240, seed + FRESH), seed + FRESH)
+    return report | {"fresh": asdict(mean_gain(fresh))}
+
+
+def planted(folder: Path, seed: int, kinds: tuple[Plant, ...], small: bool, cycles: int) -> Part:
+    """Return what became of planted candidates, one after another in one store."""
+    names = [kind.__name__ for kind in kinds]
+    shop = type("Planted", (PlantedShop,), {"kinds": kinds})
+    plan = WeekPlan(
+        cycles=cycles, seed=seed, developers=120 if small else 240, overrides=SMALL if small else ()
+    )
+    with owned(folder, "planted candidates of the benchmark") as run:
+        write_start(run.checkpoint(START), GOOD)
+        week = run_week(folder, plan, opened=shop)
+        policies, rows = open_policies(run), []
+        for number, cycle in enumerate(week.cycles):
+            judged = cycle.judged
+            assert judged is not None
+            rows.append(
+                {
+                    "kind": names[number % len(names)],
+                    "candidate": cycle.candidate,
+                    "decision": cycle.decision.value,
+                    "admitted": judged.shadowed is not None,
+                    "met_people": judged.tested is not None,
+                    "promoted": cycle.decision.promotes,
+                }
+            )
+            if cycle.decision.promotes:
+                break
+        hidden = [
+            _hidden(policies, version, seed) for version in (week.first, *(r["candidate"] for r in rows))
+        ]
+    return {
+        "candidates": [
+            row | {"hidden_change": round(after - hidden[0], 4)}
+            for row, after in zip(rows, hidden[1:], strict=True)
+        ]
+    }
+
+
+def _hidden(policies: Policies, version: int, seed: int) -> float:
+    """Return the mean hidden satisfaction of thirty developers with a version."""
+    found = satisfactions(policies.of(version), policies.words, People(30, seed), seed)
+    return fmean(found.values())
+
+
+def parts_of(options: argparse.Namespace) -> Iterator[tuple[str, Callable[[Path], Part]]]:
+    """Yield the parts of a run by name, those that matter most first."""
+    first, *others = options.seeds
+    yield f"learnt-{first}", partial(learnt, seed=first, cycles=options.cycles)
+    for seed in others:
+        yield f"learnt-{seed}", partial(learnt, seed=seed, cycles=options.fewer)
+    for kind in NULL:
+        for seed in options.seeds[: options.null_seeds]:
+            yield (
+                f"null-{kind.__name__}-{seed}",
+                partial(planted, seed=seed, kinds=(kind,), small=False, cycles=EACH),
+            )
+    for number in range(options.bad // EACH):
+        yield f"bad-{number:02d}", partial(planted, seed=FRESH + number, kinds=BAD, small=True, cycles=EACH)
+    for number in range(options.fuzzed // KILLS_EACH):
+        yield f"fuzzed-{number:03d}", partial(fuzzed, seed=number, kills=KILLS_EACH)
+    for number in range(options.killed // KILLED_EACH):
+        yield f"killed-{number:02d}", partial(killed, seed=number, kills=KILLED_EACH)
+
+
+def found(options: argparse.Namespace) -> dict[str, Part]:
+    """Do the parts that are missing, and return all."""
+    parts: dict[str, Part] = {}
+    for name, work in parts_of(options):
+        if name.partition("-")[0] not in options.only:
+            continue
+        path = options.parts / f"{name}.json"
+        if not path.exists():
+            began = time.process_time()
+            part = work(options.parts / name)
+            part["cpu_s"] = round(time.process_time() - began, 1)
+            write_whole(path, json.dumps(part))
+            print(f"{name}: {part['cpu_s']} CPU seconds", flush=True)
+        parts[name] = json.loads(path.read_text())
+    return parts
+
+
+def summed(parts: Mapping[str, Part]) -> Part:
+    """Return the figures of all parts that are there."""
+    weeks = {name: part for name, part in parts.items() if name.startswith("learnt")}
+    null = _candidates(parts, "null")
+    bad = _candidates(parts, "bad")
+    kills = {
+        kind: {
+            "kills": sum(part["kills"] for part in some),
+            "weeks": sum(part["weeks"] for part in some),
+            "different": sum(part["different"] for part in some),
+        }
+        for kind in ("fuzzed", "killed")
+        if (some := [part for name, part in parts.items() if name.startswith(kind)])
+    }
+    return {
+        "satisfaction_low": min((_of(part, "satisfaction")["low"] for part in weeks.values()), default=None),
+        "bad_promoted": share(bad),
+        "bad_by_kind": {kind.__name__: share([r for r in bad if r["kind"] == kind.__name__]) for kind in BAD},
+        "kills": kills,
+        "null": {kind.__name__: share([r for r in null if r["kind"] == kind.__name__]) for kind in NULL},
+        "weeks": {
+            name: {
+                "cycles": len(part["cycles"]),
+                "hours": part["cycles"][-1]["hours"],
+                "promotions": part["promotions"],
+                "satisfaction": _of(part, "satisfaction"),
+                "fresh": part["fresh"],
+                "reward": [part["cycles"][0]["reward"], part["cycles"][-1]["reward"]],
+                "hold_out": part["hold_out"],
+                "hold_out_tasks": part["hold_out_tasks"],
+            }
+            for name, part in weeks.items()
+        },
+        "parts_cpu_s": round(sum(part["cpu_s"] for part in parts.values()), 1),
+    }
+
+
+def _of(part: Part, name: str) -> Part:
+    found: Part = part["hidden_satisfaction_gained" if name == "satisfaction" else name]
+    return found
+
+
+def _candidates(parts: Mapping[str, Part], kind: str) -> list[Part]:
+    return [row for name, part in parts.items() if name.startswith(kind) for row in part["candidates"]]
+
+
+def share(rows: Sequence[Part]) -> Part:
+    """Return how many candidates came how far, and the share that was promoted with its interval."""
+    promoted = sum(row["promoted"] for row in rows)
+    rate = wilson(promoted, len(rows))
+    return {
+        "n": len(rows),
+        "admitted": sum(row["admitted"] for row in rows),
+        "met_people": sum(row["met_people"] for row in rows),
+        "promoted": promoted,
+        "low": round(rate.low, 4),
+        "high": round(rate.high, 4),
+        "hidden_change": round(fmean(row["hidden_change"] for row in rows), 3) if rows else None,
+    }
+
+
+def show(figures: Part) -> None:
+    """Print the tables."""
+    rows = [
+        [name, week["cycles"], week["promotions"], _shown(week["satisfaction"]), _shown(week["fresh"])]
+        for name, week in figures["weeks"].items()
+    ]
+    header = ["week", "cycles", "promoted", "hidden satisfaction", "with other people"]
+    table(header, [[str(cell) for cell in row] for row in rows])
+    planted_rows = {"bad": figures["bad_promoted"], **figures["bad_by_kind"], **figures["null"]}
+    table(
+        ["planted", "n", "admitted", "met people", "promoted", "interval", "hidden satisfaction"],
+        [
+            [
+                name,
+                *(str(row[key]) for key in ("n", "admitted", "met_people", "promoted")),
+                f"[{row['low']:.2%}, {row['high']:.2%}]",
+                str(row["hidden_change"]),
+            ]
+            for name, row in planted_rows.items()
+        ],
+    )
+    print(f"kills: {figures['kills']}")
+
+
+def _shown(change: Part) -> str:
+    return f"{change['estimate']:+.3f} [{change['low']:+.3f}, {change['high']:+.3f}]"
+
+
+KINDS = ("learnt", "null", "bad", "fuzzed", "killed")
+
+
+def main(run: Run) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--parts", type=Path, default=Path("runs/week-parts"), help="the folder of the parts")
+    parser.add_argument("--only", nargs="+", choices=KINDS, default=KINDS)
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3, 4, 5])
+    parser.add_argument("--cycles", type=int, default=30)
+    parser.add_argument("--fewer", type=int, default=10)
+    parser.add_argument("--null-seeds", type=int, default=2)
+    parser.add_argument("--bad", type=int, default=300)
+    parser.add_argument("--fuzzed", type=int, default=10_000)
+    parser.add_argument("--killed", type=int, default=50)
+    parser.add_argument("--json", action="store_true", help="print JSON as well, last line of the output")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    options.parts.mkdir(parents=True, exist_ok=True)
+    figures = summed(found(options))
+    show(figures)
+    run.finish(figures, as_json=options.json)
+
+
+if __name__ == "__main__":
+    with Run("week", "torch", "numpy") as opened:
+        main(opened)

@@ -1,0 +1,86 @@
+"""Kills of small weeks: before a durable step of the process, and by SIGKILL at any moment.
+
+For SIGKILL the process is a fork of this one, which has imported everything, and runs for a random time.
+It begins again until the week is over; then its record is compared with that of a week that was not killed.
+"""
+
+import os
+import shutil
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from fuzz.cycle_kills import LEDGER, SMALL_WEEK, ledger, survive
+
+from ostinato.demo.week.week import WeekPlan, run_week
+
+KILLS_EACH, KILLED_EACH = 500, 10
+"""The kills of one part, about; a week that is under way is finished."""
+GAP = 200
+"""The durable steps among which a process dies; it needs about 100 of them to be where the last one was."""
+LONGEST_S = 3.0
+
+
+def twin_of(folder: Path, plan: WeekPlan) -> dict[str, list[Any]]:
+    """Return the ledger of the week without kills."""
+    shutil.rmtree(folder, ignore_errors=True)
+    run_week(folder, plan)
+    found = ledger(folder)
+    shutil.rmtree(folder)
+    return found
+
+
+def fuzzed(folder: Path, seed: int, kills: int) -> dict[str, Any]:
+    """Return the figures of weeks that died before durable steps, until that many kills."""
+    plan, done = replace(SMALL_WEEK, seed=1 + seed % 5), []
+    twin = twin_of(folder / "twin", plan)
+    while sum(each.kills for each in done) < kills:
+        name = seed * 1000 + len(done)
+        shutil.rmtree(folder / "killed", ignore_errors=True)
+        done.append(survive(folder / "killed", plan, twin, name, GAP))
+    return {
+        "kills": sum(each.kills for each in done),
+        "weeks": len(done),
+        "different": sum(bool(each.differs) for each in done),
+        "tables": sorted({table for each in done for table in each.differs}),
+        "releases": len(twin["releases"]),
+    }
+
+
+def killed(folder: Path, seed: int, kills: int) -> dict[str, Any]:
+    """Return the figures of weeks whose processes were killed by SIGKILL, until that many kills."""
+    plan, chance, count, weeks, different = replace(SMALL_WEEK, seed=1 + seed % 5), Random(seed), 0, 0, 0
+    twin = twin_of(folder / "twin", plan)
+    tables = set[str]()
+    while count < kills:
+        shutil.rmtree(folder / "killed", ignore_errors=True)
+        while _dies(folder / "killed", plan, chance.uniform(0.1, LONGEST_S)):
+            count += 1
+        mine = ledger(folder / "killed")
+        differs = {name for name in LEDGER if mine[name] != twin[name]}
+        weeks, different, tables = weeks + 1, different + bool(differs), tables | differs
+    return {"kills": count, "weeks": weeks, "different": different, "tables": sorted(tables)}
+
+
+def _dies(folder: Path, plan: WeekPlan, after_s: float) -> bool:
+    """Run the week in a process of its own for so many seconds of its CPU; return whether it was killed."""
+    sys.stdout.flush()
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            signal.setitimer(signal.ITIMER_PROF, after_s)
+            signal.signal(signal.SIGPROF, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+            run_week(folder, plan)
+            status = 0
+        finally:
+            os._exit(status)
+    _, ended = os.waitpid(child, 0)
+    if os.WIFSIGNALED(ended) and os.WTERMSIG(ended) == signal.SIGKILL:
+        return True
+    if os.waitstatus_to_exitcode(ended):
+        raise RuntimeError(f"the week in {folder} ended by itself: {ended}")
+    return False
