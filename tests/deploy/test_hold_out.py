@@ -4,12 +4,23 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from ostinato.deploy.abtest import TrialSession
-from ostinato.deploy.hold_out import FIRST, NEWEST, hold_out_arms, sum_of_promotions
+from ostinato.deploy.gate import GateError
+from ostinato.deploy.hold_out import (
+    FIRST,
+    NEWEST,
+    hold_out_arms,
+    solved_interval,
+    sum_of_promotions,
+    sum_on_tasks,
+)
+from ostinato.deploy.outcomes import Measurement, TaskOutcome
 from ostinato.deploy.traffic import promote, roll_back, split
 from ostinato.gateway.arms import assign
 from ostinato.store import Store
-from ostinato.types import Arm
+from ostinato.types import Arm, Report
 
 PEOPLE = [f"person-{number}" for number in range(1500)]
 CHALLENGER = Arm(name="challenger", version=2, share=0.5, engines=("http://b:1",))
@@ -73,3 +84,34 @@ def test_the_sum_of_promotions_is_shown_with_its_interval() -> None:
     few = sum_of_promotions(sessions(0.4, users=3), {})
     assert few.change is None and "too few" in str(few) and few.users == {FIRST: 3, NEWEST: 3}
     assert sum_of_promotions([], {}).change is None
+
+
+def measured(rng: Random, version: int, solves: float, tasks: int = 120) -> Measurement:
+    outcomes = tuple(
+        TaskOutcome(
+            task=f"t{number}",
+            split="seeds",
+            cluster=f"c{number // 3}",
+            solved=(rng.random() < solves, rng.random() < solves),
+        )
+        for number in range(tasks)
+    )
+    return Measurement(report=Report(version=version, scores={}, rates={}), outcomes=outcomes)
+
+
+def test_frozen_tasks_show_the_sum_of_promotions_too() -> None:
+    rng = Random(2)
+    first, better = measured(rng, 0, 0.4), measured(rng, 9, 0.8)
+    assert sum_on_tasks(first, better, 1).startswith("version 9 against the first: +0.3")
+    with pytest.raises(GateError, match="did not do the same"):
+        sum_on_tasks(first, measured(rng, 9, 0.8, tasks=60), 1)
+
+
+def test_its_intervals_hold_at_all_promotions_together() -> None:
+    """Of 300 runs of ten promotions of equal versions at most 5 % may ever leave out the truth."""
+    rng, left_out = Random(3), 0
+    for _ in range(300):
+        first = measured(rng, 0, 0.5, tasks=60)
+        looks = (solved_interval(first, measured(rng, 1, 0.5, tasks=60), k) for k in range(1, 11))
+        left_out += any(not look.low <= 0 <= look.high for look in looks)
+    assert left_out <= 0.05 * 300 + 2 * (0.05 * 0.95 * 300) ** 0.5

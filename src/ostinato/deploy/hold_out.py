@@ -79,12 +79,17 @@ def sum_of_promotions(sessions: Sequence[TrialSession], before: Mapping[str, flo
 
 
 def sum_on_tasks(first: Measurement, newest: Measurement, promotions: int) -> str:
-    """Return the change of the solve rate on the frozen tasks, after so many promotions, in words.
+    """Return the change of the solve rate on the frozen tasks, after so many promotions, in words."""
+    change = solved_interval(first, newest, promotions)
+    tasks = len(first.outcomes)
+    return f"version {newest.report.version} against the first: {change} solve rate ({tasks} frozen tasks)"
+
+
+def solved_interval(first: Measurement, newest: Measurement, look: int) -> Interval:
+    """Return the change of the solve rate at the look of that number, the first of which is 1.
 
     The k-th look takes LEVEL · 6 / (π² k²), so that the chance that any interval ever leaves out the truth is
     LEVEL at most.
     """
-    level = LEVEL * 6 / (math.pi * promotions) ** 2
-    change = interval(solved_change(first, newest), level / 2)
-    tasks = len(first.outcomes)
-    return f"version {newest.report.version} against the first: {change} solve rate ({tasks} frozen tasks)"
+    level = LEVEL * 6 / (math.pi * look) ** 2
+    return interval(solved_change(first, newest), level / 2)

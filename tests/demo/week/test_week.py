@@ -1,12 +1,14 @@
 """A short week through the shipped cycle: its report, its kills, and what stays hidden.
 
 Covers demo/week/base.py, demo/week/words.py, demo/week/start.py, demo/week/policy.py, demo/week/town.py,
-demo/week/shop.py, demo/week/judge.py, demo/week/report.py, demo/week/clock.py and demo/week/people.py.
+demo/week/shop.py, demo/week/judge.py, demo/week/report.py, demo/week/clock.py, demo/week/people.py and
+loop/stages/held_out_tasks.py.
 """
 
 import asyncio
 import math
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +20,16 @@ from ostinato.demo.week import people as people_module
 from ostinato.demo.week.clock import run_virtually
 from ostinato.demo.week.people import Malice, People, population
 from ostinato.demo.week.report import draw, report_of
-from ostinato.demo.week.week import BEGAN, open_policies, run_week
+from ostinato.demo.week.shop import WeekShop, exam
+from ostinato.demo.week.start import write_start
+from ostinato.demo.week.week import BEGAN, open_policies, run_week, settings
 from ostinato.demo.week.words import ACTS, STRATA, TEXTS
+from ostinato.deploy.rotation import part_frozen, tasks_of_gate
+from ostinato.loop.results import Champion, Measured, Published
 from ostinato.loop.run import START, Run
+from ostinato.loop.stages.held_out_tasks import HeldOutTasks
+from ostinato.loop.stages.learn import publish
+from ostinato.loop.stages.measure import measure
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.store import Ledger, Store
 from ostinato.train.batch import ScoredRow
@@ -50,6 +59,34 @@ def test_it_goes_through_the_shipped_ledger_and_gate(week: tuple[Path, Any]) -> 
     assert {verdict.id for verdict in store.verdicts()} >= {"gate-of-4"}
     assert max(row.version for row in store.versions()) >= 4
     store.close()
+
+
+def test_champion_and_candidate_do_the_tasks_of_this_gate_and_no_frozen_one(week: tuple[Path, Any]) -> None:
+    run, tasks = Run(directory=week[0]), exam(STRATA, SHORT.tasks)
+    gates, frozen = part_frozen(tasks, 0.2)
+    asked = [task.id for task in tasks_of_gate(gates, 0.5, "cycle-1")]
+    for stage in ("cycle-1/champion", "cycle-1/gate"):
+        measured = run.result(stage, Measured)
+        assert measured is not None and [each.task for each in measured.measurement.outcomes] == asked
+    assert 0 < len(asked) < len(gates) and not {task.id for task in frozen} & set(asked)
+
+
+async def test_a_promoted_version_is_compared_with_the_first_on_the_frozen_tasks(tmp_path: Path) -> None:
+    run = Run(directory=tmp_path)
+    write_start(run.checkpoint(START))
+    run.objects_path.mkdir(parents=True)
+    with closing(run.open_store()) as store:
+        shop = WeekShop(settings(SHORT), run, store, open_policies(run))
+        await shop.stage("publish", Published, lambda: publish(shop))
+        tasks = exam(STRATA, SHORT.tasks)
+        after = await shop.stage("after", Measured, lambda: measure(shop, 0, tasks, passes=1))
+        held_out = HeldOutTasks(shop, tasks, Champion(version=0, measured=after))
+        told = await held_out.sum_of_promotions(0, promotions=1)
+        first = run.result("hold-out-tasks", Measured)
+        assert first is not None
+        frozen = {task.id for task in part_frozen(tasks, 0.2)[1]}
+        assert {each.task for each in first.measurement.outcomes} == frozen
+        assert told.startswith("version 0 against the first: ") and f"({len(frozen)} frozen tasks)" in told
 
 
 def test_a_finished_week_is_not_done_again(week: tuple[Path, Any]) -> None:

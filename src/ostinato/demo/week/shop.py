@@ -30,7 +30,7 @@ from ostinato.train.config import PutBackProcess
 from ostinato.types import Arm, Completion, Ending, GenerateRequest, Session, Source, Task
 
 T = TypeVar("T")
-POLL_S = 900.0
+POLL_S = 1_800.0
 TAKES_S = {"refine": 900.0, "champion": 900.0, "gate": 900.0, "shadow": 300.0}
 """The virtual time that a stage takes."""
 CALLS = {Act.ASK: "ask_user", Act.DEFER: "ask_user", Act.TEST: "bash", Act.READ: "read"}
