@@ -10,8 +10,9 @@ was cut off goes on where it was.
   that with the first, on the same requests and luck, clustered by developer; `fresh` is the same for
   developers that the week never met. `satisfaction_low` is the least lower bound of any seed.
 - `null`: the peer. The same weeks, whose candidates learnt nothing: equal to the champion, or random steps.
-- `bad`: planted bad candidates (`week_planted.py`); `bad_promoted` is their promoted share. A store ends at
-  its first promotion, since what was planted afterwards is no worse than the champion.
+- `bad`: planted bad candidates (`week_planted.py`); `bad_promoted` is their promoted share. Half the stores
+  have a gate so wide that most candidates meet people, as those of `null` do. A store ends at its first
+  promotion, since what was planted afterwards may be no worse than the champion.
 - `fuzzed`, `killed`: kills of small weeks (`week_kills.py`), in the process before a durable step and by
   SIGKILL; `kills` counts both, and those after which ledger, verdicts or releases were not as without them.
 
@@ -47,7 +48,9 @@ Part = dict[str, Any]
 FRESH = 1_000
 """What is added to a seed to draw the developers whom a week never met."""
 SMALL = ("live.sessions=60", "live.ab_sessions=300", "live.canary_sessions=40", "bench.passes=1")
-"""The settings of weeks with planted bad candidates, which have 120 developers and 300 tasks."""
+"""The settings of weeks with planted candidates, which have 120 developers."""
+WIDE = "live.gate_margin=0.5"
+"""The setting of a gate that lets so much pass that most planted candidates meet people."""
 EACH = 10
 """The planted candidates of one store."""
 
@@ -64,13 +67,12 @@ def learnt(folder: Path, seed: int, cycles: int) -> Part:
     return report | {"fresh": asdict(mean_gain(fresh))}
 
 
-def planted(folder: Path, seed: int, kinds: tuple[Plant, ...], small: bool, cycles: int) -> Part:
+def planted(folder: Path, seed: int, kinds: tuple[Plant, ...], wide: bool) -> Part:
     """Return what became of planted candidates, one after another in one store."""
     names = [kind.__name__ for kind in kinds]
     shop = type("Planted", (PlantedShop,), {"kinds": kinds})
-    plan = WeekPlan(
-        cycles=cycles, seed=seed, developers=120 if small else 240, overrides=SMALL if small else ()
-    )
+    overrides = (*SMALL, WIDE) if wide else SMALL
+    plan = WeekPlan(cycles=EACH, seed=seed, developers=120, overrides=overrides)
     with owned(folder, "planted candidates of the benchmark") as run:
         write_start(run.checkpoint(START), GOOD)
         week = run_week(folder, plan, opened=shop)
@@ -113,14 +115,13 @@ def parts_of(options: argparse.Namespace) -> Iterator[tuple[str, Callable[[Path]
     yield f"learnt-{first}", partial(learnt, seed=first, cycles=options.cycles)
     for seed in others:
         yield f"learnt-{seed}", partial(learnt, seed=seed, cycles=options.fewer)
-    for kind in NULL:
-        for seed in options.seeds[: options.null_seeds]:
-            yield (
-                f"null-{kind.__name__}-{seed}",
-                partial(planted, seed=seed, kinds=(kind,), small=False, cycles=EACH),
-            )
+    for seed in range(options.null // EACH):
+        for kind in NULL:
+            yield f"null-{kind.__name__}-{seed}", partial(planted, seed=seed, kinds=(kind,), wide=True)
     for number in range(options.bad // EACH):
-        yield f"bad-{number:02d}", partial(planted, seed=FRESH + number, kinds=BAD, small=True, cycles=EACH)
+        wide = number % 2 == 0
+        name = f"bad-{'wide' if wide else 'gate'}-{number:02d}"
+        yield name, partial(planted, seed=FRESH + number, kinds=BAD, wide=wide)
     for number in range(options.fuzzed // KILLS_EACH):
         yield f"fuzzed-{number:03d}", partial(fuzzed, seed=number, kills=KILLS_EACH)
     for number in range(options.killed // KILLED_EACH):
@@ -161,6 +162,7 @@ def summed(parts: Mapping[str, Part]) -> Part:
     return {
         "satisfaction_low": min((_of(part, "satisfaction")["low"] for part in weeks.values()), default=None),
         "bad_promoted": share(bad),
+        "bad_before_a_wide_gate": share(_candidates(parts, "bad-wide")),
         "bad_by_kind": {kind.__name__: share([r for r in bad if r["kind"] == kind.__name__]) for kind in BAD},
         "kills": kills,
         "null": {kind.__name__: share([r for r in null if r["kind"] == kind.__name__]) for kind in NULL},
@@ -213,7 +215,8 @@ def show(figures: Part) -> None:
     ]
     header = ["week", "cycles", "promoted", "hidden satisfaction", "with other people"]
     table(header, [[str(cell) for cell in row] for row in rows])
-    planted_rows = {"bad": figures["bad_promoted"], **figures["bad_by_kind"], **figures["null"]}
+    wide = {"bad, before a wide gate": figures["bad_before_a_wide_gate"]}
+    planted_rows = {"bad": figures["bad_promoted"], **wide, **figures["bad_by_kind"], **figures["null"]}
     table(
         ["planted", "n", "admitted", "met people", "promoted", "interval", "hidden satisfaction"],
         [
@@ -245,7 +248,7 @@ def main(run: Run) -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3, 4, 5])
     parser.add_argument("--cycles", type=int, default=30)
     parser.add_argument("--fewer", type=int, default=10)
-    parser.add_argument("--null-seeds", type=int, default=2)
+    parser.add_argument("--null", type=int, default=50, help="candidates of each kind that learnt nothing")
     parser.add_argument("--bad", type=int, default=300)
     parser.add_argument("--fuzzed", type=int, default=10_000)
     parser.add_argument("--killed", type=int, default=50)
