@@ -74,9 +74,9 @@ def planted(folder: Path, seed: int, kinds: tuple[Plant, ...], wide: bool) -> Pa
     overrides = (*SMALL, WIDE) if wide else SMALL
     plan = WeekPlan(cycles=EACH, seed=seed, developers=120, overrides=overrides)
     with owned(folder, "planted candidates of the benchmark") as run:
-        write_start(run.checkpoint(START), GOOD)
+        write_start(run.checkpoint(START), {act.value: chance for act, chance in GOOD.items()})
         week = run_week(folder, plan, opened=shop)
-        policies, rows = open_policies(run), []
+        policies, rows = open_policies(run), list[Part]()
         for number, cycle in enumerate(week.cycles):
             judged = cycle.judged
             assert judged is not None

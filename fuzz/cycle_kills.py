@@ -22,7 +22,7 @@ SMALL_WEEK = WeekPlan(
     cycles=1,
     developers=40,
     adversaries=0.1,
-    tasks=60,
+    tasks=240,
     overrides=(
         "live.sessions=40",
         "live.ab_sessions=80",
@@ -32,7 +32,7 @@ SMALL_WEEK = WeekPlan(
         "bench.passes=1",
     ),
 )
-"""A week of one cycle, which comes to a release on seed 1."""
+"""A week of one cycle, which comes to a release on the seeds 1 and 2."""
 LEDGER = {
     "prompts": "SELECT prompt, stage, phase FROM prompts WHERE stage = 'live' ORDER BY 1",
     "states": "SELECT turn_id, state FROM states WHERE turn_id NOT LIKE 'bench-%' ORDER BY 1",
