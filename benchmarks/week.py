@@ -1,6 +1,6 @@
 """Simulated weeks: does what people feel rise, is what is planted promoted, and does a kill change anything?
 
-    python -m benchmarks.week [--parts runs/week-parts] [--only learnt null bad fuzzed killed] [--json]
+    python -m benchmarks.week [--parts runs/week-parts] [--only learnt null bad real fuzzed killed] [--json]
 
 Each part leaves a file in the folder, and the same command goes on with those that are missing; a week that
 was cut off goes on where it was.
@@ -9,10 +9,12 @@ was cut off goes on where it was.
   of the others. `satisfaction` is the hidden satisfaction of each honest developer with the last version less
   that with the first, on the same requests and luck, clustered by developer; `fresh` is the same for
   developers that the week never met. `satisfaction_low` is the least lower bound of any seed.
-- `null`: the peer. The same weeks, whose candidates learnt nothing: equal to the champion, or random steps.
-- `bad`: planted bad candidates (`week_planted.py`); `bad_promoted` is their promoted share. Half the stores
-  have a gate so wide that most candidates meet people, as those of `null` do. A store ends at its first
-  promotion, since what was planted afterwards may be no worse than the champion.
+- `null`: the peer. Drawn candidates (`week_drawn.py`) that learnt nothing: equal to the champion, or random
+  steps of the size of a learner's. None goes through a gate, so that all meet people.
+- `bad`: drawn candidates that are planted to be worse (`week_planted.py`), every other fifty without a gate;
+  `bad_promoted` is their promoted share.
+- `real`: planted candidates of both sorts in the whole cycle, with store, ledger, chain and stages, under a
+  wide gate. A store ends at its first promotion, since what is planted later may be no worse than the champion.
 - `fuzzed`, `killed`: kills of small weeks (`week_kills.py`), in the process before a durable step and by
   SIGKILL; `kills` counts both, and those after which ledger, verdicts or releases were not as without them.
 
@@ -32,6 +34,7 @@ from typing import Any
 import torch
 
 from benchmarks.measure import Run, table
+from benchmarks.week_drawn import DEVELOPERS, SIZES, drawn
 from benchmarks.week_kills import KILLED_EACH, KILLS_EACH, fuzzed, killed
 from benchmarks.week_planted import BAD, GOOD, NULL, Plant, PlantedShop
 from ostinato.demo.week.judge import gain, mean_gain, satisfactions
@@ -47,10 +50,10 @@ from ostinato.loop.run import START, write_whole
 Part = dict[str, Any]
 FRESH = 1_000
 """What is added to a seed to draw the developers whom a week never met."""
-SMALL = ("live.sessions=60", "live.ab_sessions=300", "live.canary_sessions=40", "bench.passes=1")
-"""The settings of weeks with planted candidates, which have 120 developers."""
-WIDE = "live.gate_margin=0.5"
-"""The setting of a gate that lets so much pass that most planted candidates meet people."""
+SMALL = ("live.sessions=60", "bench.passes=1", "live.gate_margin=0.5", *SIZES)
+"""The settings of weeks with planted candidates: a gate so wide that most of them meet people."""
+DRAWN = 50
+"""The drawn candidates of one part."""
 EACH = 10
 """The planted candidates of one store."""
 
@@ -67,12 +70,11 @@ def learnt(folder: Path, seed: int, cycles: int) -> Part:
     return report | {"fresh": asdict(mean_gain(fresh))}
 
 
-def planted(folder: Path, seed: int, kinds: tuple[Plant, ...], wide: bool) -> Part:
+def planted(folder: Path, seed: int, kinds: tuple[Plant, ...]) -> Part:
     """Return what became of planted candidates, one after another in one store."""
     names = [kind.__name__ for kind in kinds]
     shop = type("Planted", (PlantedShop,), {"kinds": kinds})
-    overrides = (*SMALL, WIDE) if wide else SMALL
-    plan = WeekPlan(cycles=EACH, seed=seed, developers=120, overrides=overrides)
+    plan = WeekPlan(cycles=EACH, seed=seed, developers=DEVELOPERS, overrides=SMALL)
     with owned(folder, "planted candidates of the benchmark") as run:
         write_start(run.checkpoint(START), {act.value: chance for act, chance in GOOD.items()})
         week = run_week(folder, plan, opened=shop)
@@ -115,13 +117,17 @@ def parts_of(options: argparse.Namespace) -> Iterator[tuple[str, Callable[[Path]
     yield f"learnt-{first}", partial(learnt, seed=first, cycles=options.cycles)
     for seed in others:
         yield f"learnt-{seed}", partial(learnt, seed=seed, cycles=options.fewer)
-    for seed in range(options.null // EACH):
+    for number in range(options.null // DRAWN):
         for kind in NULL:
-            yield f"null-{kind.__name__}-{seed}", partial(planted, seed=seed, kinds=(kind,), wide=True)
-    for number in range(options.bad // EACH):
-        wide = number % 2 == 0
-        name = f"bad-{'wide' if wide else 'gate'}-{number:02d}"
-        yield name, partial(planted, seed=FRESH + number, kinds=BAD, wide=wide)
+            name = f"null-{kind.__name__}-{number}"
+            yield name, partial(drawn, seed=FRESH + number, kinds=(kind,), each=DRAWN, gated=False)
+    for number in range(options.bad // DRAWN):
+        gated = number % 2 == 0
+        name = f"bad-{'gated' if gated else 'free'}-{number}"
+        yield name, partial(drawn, seed=number, kinds=BAD, each=DRAWN, gated=gated)
+    for name, kinds in (("bad", BAD), ("equal", NULL[:1]), ("shuffled", NULL[1:])):
+        for seed in range(options.real // EACH):
+            yield f"real-{name}-{seed}", partial(planted, seed=seed, kinds=kinds)
     for number in range(options.fuzzed // KILLS_EACH):
         yield f"fuzzed-{number:03d}", partial(fuzzed, seed=number, kills=KILLS_EACH)
     for number in range(options.killed // KILLED_EACH):
@@ -148,8 +154,14 @@ def found(options: argparse.Namespace) -> dict[str, Part]:
 def summed(parts: Mapping[str, Part]) -> Part:
     """Return the figures of all parts that are there."""
     weeks = {name: part for name, part in parts.items() if name.startswith("learnt")}
-    null = _candidates(parts, "null")
-    bad = _candidates(parts, "bad")
+    groups = {
+        "bad, through the gate": _candidates(parts, "bad-gated"),
+        "bad, without a gate": _candidates(parts, "bad-free"),
+        **{kind.__name__: _of_kind(_candidates(parts, "bad"), kind) for kind in BAD},
+        **{f"null: {kind.__name__}": _of_kind(_candidates(parts, "null"), kind) for kind in NULL},
+        "bad, whole cycle": _candidates(parts, "real-bad"),
+        **{f"null: {k.__name__}, whole cycle": _candidates(parts, f"real-{k.__name__}") for k in NULL},
+    }
     kills = {
         kind: {
             "kills": sum(part["kills"] for part in some),
@@ -161,11 +173,9 @@ def summed(parts: Mapping[str, Part]) -> Part:
     }
     return {
         "satisfaction_low": min((_of(part, "satisfaction")["low"] for part in weeks.values()), default=None),
-        "bad_promoted": share(bad),
-        "bad_before_a_wide_gate": share(_candidates(parts, "bad-wide")),
-        "bad_by_kind": {kind.__name__: share([r for r in bad if r["kind"] == kind.__name__]) for kind in BAD},
+        "bad_promoted": share(_candidates(parts, "bad"))["promoted_share"],
         "kills": kills,
-        "null": {kind.__name__: share([r for r in null if r["kind"] == kind.__name__]) for kind in NULL},
+        "planted": {name: share(rows) for name, rows in groups.items()},
         "weeks": {
             name: {
                 "cycles": len(part["cycles"]),
@@ -188,6 +198,10 @@ def _of(part: Part, name: str) -> Part:
     return found
 
 
+def _of_kind(rows: Sequence[Part], kind: Plant) -> list[Part]:
+    return [row for row in rows if row["kind"] == kind.__name__]
+
+
 def _candidates(parts: Mapping[str, Part], kind: str) -> list[Part]:
     return [row for name, part in parts.items() if name.startswith(kind) for row in part["candidates"]]
 
@@ -201,6 +215,8 @@ def share(rows: Sequence[Part]) -> Part:
         "admitted": sum(row["admitted"] for row in rows),
         "met_people": sum(row["met_people"] for row in rows),
         "promoted": promoted,
+        "promoted_worse": sum(row["promoted"] and row["hidden_change"] < 0 for row in rows),
+        "promoted_share": promoted / len(rows) if rows else None,
         "low": round(rate.low, 4),
         "high": round(rate.high, 4),
         "hidden_change": round(fmean(row["hidden_change"] for row in rows), 3) if rows else None,
@@ -215,18 +231,17 @@ def show(figures: Part) -> None:
     ]
     header = ["week", "cycles", "promoted", "hidden satisfaction", "with other people"]
     table(header, [[str(cell) for cell in row] for row in rows])
-    wide = {"bad, before a wide gate": figures["bad_before_a_wide_gate"]}
-    planted_rows = {"bad": figures["bad_promoted"], **wide, **figures["bad_by_kind"], **figures["null"]}
+    columns = "n", "admitted", "met_people", "promoted", "promoted_worse"
     table(
-        ["planted", "n", "admitted", "met people", "promoted", "interval", "hidden satisfaction"],
+        ["planted", *columns, "interval", "hidden satisfaction"],
         [
             [
                 name,
-                *(str(row[key]) for key in ("n", "admitted", "met_people", "promoted")),
+                *(str(row[c]) for c in columns),
                 f"[{row['low']:.2%}, {row['high']:.2%}]",
                 str(row["hidden_change"]),
             ]
-            for name, row in planted_rows.items()
+            for name, row in figures["planted"].items()
         ],
     )
     print(f"kills: {figures['kills']}")
@@ -236,7 +251,7 @@ def _shown(change: Part) -> str:
     return f"{change['estimate']:+.3f} [{change['low']:+.3f}, {change['high']:+.3f}]"
 
 
-KINDS = ("learnt", "null", "bad", "fuzzed", "killed")
+KINDS = ("learnt", "null", "bad", "real", "fuzzed", "killed")
 
 
 def main(run: Run) -> None:
@@ -248,7 +263,8 @@ def main(run: Run) -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3, 4, 5])
     parser.add_argument("--cycles", type=int, default=30)
     parser.add_argument("--fewer", type=int, default=10)
-    parser.add_argument("--null", type=int, default=50, help="candidates of each kind that learnt nothing")
+    parser.add_argument("--null", type=int, default=100, help="drawn candidates of each kind of the null")
+    parser.add_argument("--real", type=int, default=20, help="planted candidates of a kind in a whole cycle")
     parser.add_argument("--bad", type=int, default=300)
     parser.add_argument("--fuzzed", type=int, default=10_000)
     parser.add_argument("--killed", type=int, default=50)
