@@ -14,7 +14,7 @@ was cut off goes on where it was.
 - `bad`: drawn candidates that are planted to be worse (`week_planted.py`), every other fifty without a gate;
   `bad_promoted` is their promoted share.
 - `real`: planted candidates of both sorts in the whole cycle, with store, ledger, chain and stages, under a
-  wide gate. A store ends at its first promotion, since what is planted later may be no worse than the champion.
+  wide gate. A store ends at its first promotion, since what follows may be no worse than the champion.
 - `fuzzed`, `killed`: kills of small weeks (`week_kills.py`), in the process before a durable step and by
   SIGKILL; `kills` counts both, and those after which ledger, verdicts or releases were not as without them.
 

@@ -69,6 +69,7 @@ def _cycle(cycled: Cycled) -> dict[str, Any]:
         "held_out": _scores(judged.benched.scores) if judged else {},
         "gate": {"decision": gate.decision, "reason": gate.reason},
         "hold_out": cycled.hold_out,
+        "hold_out_tasks": cycled.hold_out_tasks,
         "verdict": cycled.decision,
         "reason": cycled.reason,
         "arms": {name: asdict(arm) for name, arm in tested.arms.items()} if tested else {},
@@ -170,7 +171,7 @@ def _markdown(result: RunResult, plots: list[Path], caveat: str) -> str:
             f"{cycled.lived.sessions} sessions of developers left {cycled.lived.signals} signals. "
             f"Gate: {gate.decision} ({gate.reason}). "
             f"Verdict: **{cycled.decision}** ({cycled.reason}). Served: version {cycled.champion}.",
-            *([f"Hold-out: {cycled.hold_out}."] if cycled.hold_out else []),
+            *(f"Hold-out: {each}." for each in (cycled.hold_out, cycled.hold_out_tasks) if each),
             "",
         ]
     lines += [

@@ -119,6 +119,8 @@ class Cycle:
             on_tasks = ""
             if judged is not None and judged.decision.promotes:
                 on_tasks = await self._tasks.sum_of_promotions(served, self._promotions + 1)
+                if on_tasks:
+                    shop.show.say(f"hold-out: {on_tasks}")
             return Cycled(
                 lived=lived,
                 collected=collected,

@@ -156,7 +156,7 @@ class Cycled:
     judged: Judged | None
     hold_out: str
     """The newest champion against the first version, on people whom no trial meets; empty without such."""
-    hold_out_tasks: str
+    hold_out_tasks: str = ""
     """The version that this cycle promoted against the first one, on tasks that no gate sees; empty without
     a promotion or such tasks."""
     ended_at: float
