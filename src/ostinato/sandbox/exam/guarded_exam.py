@@ -17,8 +17,9 @@ from ostinato.sandbox.base import Backend, EndedWithinError, Exam, SandboxError,
 from ostinato.sandbox.exam.host import GRACE_S, run_variations
 from ostinato.sandbox.exam.runners.base import SuitePlan, SuiteRunner, hidden_files
 from ostinato.sandbox.exam.runners.every import RUNNERS
-from ostinato.sandbox.exam.runners.suite_reports import SuiteReports
+from ostinato.sandbox.exam.runners.suite_reports import Replacement, SuiteReports
 from ostinato.sandbox.exam.suite import Suite, dealt, planned
+from ostinato.sandbox.exam.witness import Witness
 from ostinato.sandbox.files import tree
 from ostinato.sandbox.files.scratch import Scratch
 from ostinato.sandbox.protocol.connection import ResponseTimeoutError
@@ -39,7 +40,9 @@ class GuardedResult:
     """Sentences on what kept tests from running."""
 
 
-async def examine(backend: Backend, exam: Exam, suite: Suite, test_ids: tuple[str, ...]) -> GuardedResult:
+async def examine(
+    backend: Backend, witness: Witness, exam: Exam, suite: Suite, test_ids: tuple[str, ...]
+) -> GuardedResult:
     """Run a suite, again in another order and sandbox while all passed.
 
     Raises ChangesError for the changes, SandboxError when the suite could not be run.
@@ -49,6 +52,7 @@ async def examine(backend: Backend, exam: Exam, suite: Suite, test_ids: tuple[st
     signs, notes = list(screened.signs), list(screened.notes)
     exam = replace(exam, changes=screened.changes)
     kinds = dealt(runner.planted, exam.variations)
+    replacements = set[Replacement]()
 
     async def run_once(seed: int) -> dict[str, str]:
         plan = SuitePlan(
@@ -61,9 +65,11 @@ async def examine(backend: Backend, exam: Exam, suite: Suite, test_ids: tuple[st
         outcomes = reports.finish()
         signs.extend(reports.signs)
         notes.extend(reports.notes)
+        replacements.update(reports.replacements)
         return outcomes
 
     runs = await run_variations(exam, run_once)
+    signs.extend(await witness.unexplained(exam, replacements))
     return GuardedResult(runs=runs, signs=tuple(dict.fromkeys(signs)), notes=tuple(dict.fromkeys(notes)))
 
 

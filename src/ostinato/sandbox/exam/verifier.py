@@ -30,6 +30,7 @@ from ostinato.sandbox.exam.command_exam import Check
 from ostinato.sandbox.exam.guarded_exam import GuardedResult
 from ostinato.sandbox.exam.suite import Suite
 from ostinato.sandbox.exam.task_image import image_of
+from ostinato.sandbox.exam.witness import Witness
 from ostinato.sandbox.files import tree
 from ostinato.types import Grade, Task
 
@@ -67,6 +68,7 @@ class Verifier:
         self._backend = backend
         self._limits = limits
         self._variations = variations
+        self._witness = Witness(backend)
 
     async def verify(self, task: Task, changes: Mapping[str, bytes | None]) -> Verification:
         """Judge the pristine repository with `changes` (path to content, None to delete).
@@ -105,7 +107,7 @@ class Verifier:
     async def _examine(self, task: Task, exam: Exam) -> GuardedResult:
         """Hold the exam in the way that the task asks for. Raises SandboxError."""
         if suite := Suite.of(task):
-            return await guarded_exam.examine(self._backend, exam, suite, task.test_ids)
+            return await guarded_exam.examine(self._backend, self._witness, exam, suite, task.test_ids)
         if check := Check.of(task):
             return GuardedResult(runs=await command_exam.examine(self._backend, exam, check))
         return GuardedResult(runs=await self._backend.examine(exam))

@@ -2,8 +2,11 @@
 
 Each sign is reported at once, so an exit that follows does not hide it. Only files that
 the candidate changed are suspected; the repository's own code and the hidden suite may do what they did.
+A function that an installed library put into the machinery is reported with its digest, because the verifier
+can find out whether that library always does so (`witness.py`).
 """
 
+import hashlib
 import inspect
 import itertools
 import os
@@ -30,6 +33,7 @@ _REACHES = {
 _PLAIN = frozenset((int, str, bytes, float, bool, type(None), complex))
 _FRAMES = {"tb_frame", "gi_frame", "cr_frame", "ag_frame"}
 """Attributes that lead to the frames of others."""
+_SHA256, _MODULES = hashlib.sha256, sys.modules
 _LIBRARY = (os.path.dirname(os.__file__),)  # noqa: PTH120
 _PASSED_OVER = (inspect.__file__,)
 
@@ -114,10 +118,17 @@ class TamperWatch:
                 continue
             for key, value in before.items():
                 if space.get(key) is not value and callable(value):
-                    self.sign(f"{where}.{key} was changed")
+                    self._changed_name(f"{where}.{key}", space.get(key))
         for finder in [*sys.meta_path, *sys.path_hooks]:
             if _file_of(finder) in self._changed:
                 self.sign("the candidate's code takes part in every import")
+
+    def _changed_name(self, where: str, value: Any) -> None:
+        """Report a name of the machinery that has another value, with the library whose function it is."""
+        report: dict[str, Any] = {"sign": f"{where} was changed"}
+        if digest := digest_of(value):
+            report["replaced"] = [where, value.__module__, digest]
+        self._send(report)
 
     def same(self, left: Any, right: Any) -> Any:
         """Return `left == right`, and report an operand of the candidate that equals anything."""
@@ -174,6 +185,35 @@ class TamperWatch:
         if path.startswith(("/proc/self/", f"/proc/{os.getpid()}/")):
             return "/proc"
         return "the hidden tests" if os.path.abspath(path) in self.hidden else ""  # noqa: PTH100
+
+
+def digest_of(value: Any) -> str:
+    """Return a digest of a function of a module and of those that it calls there; "" for other values.
+
+    Two interpreters in which the module was loaded from the same file give the same digest.
+    """
+    module = _MODULES.get(value.__module__) if type(value) is types.FunctionType else None
+    if module is None or value.__globals__ is not vars(module) or value.__closure__ or value.__kwdefaults__:
+        return ""
+    used = [value.__globals__.get(name) for name in value.__code__.co_names]
+    functions = [each for each in (value, *used) if type(each) is types.FunctionType]
+    others = [type(each).__name__ for each in used]
+    told = [(each.__module__, _described(each.__code__)) for each in functions]
+    return _SHA256(repr((told, others, _described(value.__defaults__))).encode()).hexdigest()
+
+
+def _described(value: Any) -> Any:
+    """Return what a constant or a piece of code is, in plain values that are the same in every process."""
+    kind = type(value)
+    if kind is types.CodeType:
+        names = (value.co_names, value.co_varnames, value.co_freevars, value.co_cellvars)
+        place = (value.co_filename, value.co_qualname, value.co_firstlineno)
+        return (*place, *names, value.co_code, [_described(each) for each in value.co_consts])
+    if kind is tuple:
+        return [_described(each) for each in value]
+    if kind is frozenset:
+        return sorted(repr(_described(each)) for each in value)
+    return value if kind in _PLAIN or value is ... else kind.__name__
 
 
 def _last_part(event: str, _: tuple[Any, ...]) -> str:

@@ -35,9 +35,13 @@ class PythonRunner:
             "arguments": plan.arguments,
             **python_files.watched(exam, sandbox.root),
         }
-        order = {"start": START, "sources": SOURCES, "main": self.main, "plan": written}
-        body = json.dumps(order).encode()
-        await follow(sandbox, start.COMMAND, b"%d\n%s" % (len(body), body), reports)
+        await follow(sandbox, start.COMMAND, order_of(self.main, written), reports)
+
+
+def order_of(main: str, plan: Mapping[str, object]) -> bytes:
+    """Return what `start.COMMAND` reads: the programs, the name of the one that runs, and its plan."""
+    body = json.dumps({"start": START, "sources": SOURCES, "main": main, "plan": plan}).encode()
+    return b"%d\n%s" % (len(body), body)
 
 
 PYTEST = PythonRunner(main=under_pytest.__name__, planted=planted.KINDS)

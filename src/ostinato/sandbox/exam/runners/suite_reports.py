@@ -7,12 +7,31 @@ than its own are signs of a forged report.
 import hmac
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from ostinato.sandbox.base import SandboxError
 
 MAX_BYTES = 64 * 2**20
+MAX_SIGNS = 20
 UNFINISHED = "end of the suite"
 """The id of an extra outcome, which fails the exam: the runner ended before it was done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replacement:
+    """One name of the test machinery that has a function of a module which may be an installed library.
+
+    >>> Replacement(name="inspect.getfile", module="torch.package.package_importer", digest="9f").sign
+    'inspect.getfile was changed'
+    """
+
+    name: str
+    module: str
+    digest: str
+
+    @property
+    def sign(self) -> str:
+        return f"{self.name} was changed"
 
 
 class SuiteReports:
@@ -35,6 +54,8 @@ class SuiteReports:
         self._begun = False
         self.done = False
         self.signs: list[str] = []
+        self.replacements: set[Replacement] = set()
+        """The changes that are signs too unless an installed library always makes them."""
         self.outcomes: dict[str, str] = {}
         self.notes: list[str] = []
         """Sentences on the tests that could not be collected."""
@@ -94,6 +115,8 @@ class SuiteReports:
                 self._begun = True
             case {"done": True}:
                 self.done = True
+            case {"replaced": [str(name), str(module), str(digest)]} if len(self.replacements) < MAX_SIGNS:
+                self.replacements.add(Replacement(name=name, module=module, digest=digest))
             case {"sign": str(sign)}:
                 self._sign(sign)
             case {"uncollected": str(where), "why": str(why)}:
@@ -117,5 +140,5 @@ class SuiteReports:
             self._sign(f"a planted test ({kind}) {outcome}, its outcome is {self._planted[kind]}")
 
     def _sign(self, sign: str) -> None:
-        if sign not in self.signs and len(self.signs) < 20:
+        if sign not in self.signs and len(self.signs) < MAX_SIGNS:
             self.signs.append(sign)
