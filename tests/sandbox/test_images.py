@@ -1,7 +1,7 @@
 """Images: from files to the root of a sandbox, and what hostile ones can do.
 
 Covers sandbox/files/image_root.py, sandbox/environment/images.py, sandbox/environment/dockerfile.py,
-sandbox/exam/task_image.py, sandbox/environment/tools.py and sandbox/environment/commands.py.
+sandbox/exam/task_needs.py, sandbox/environment/tools.py and sandbox/environment/commands.py.
 """
 
 import gzip
@@ -22,7 +22,7 @@ from ostinato.cli import main
 from ostinato.sandbox import Backend, SandboxError, Spec, Unsupported
 from ostinato.sandbox.base import Image
 from ostinato.sandbox.environment import commands, dockerfile, images
-from ostinato.sandbox.exam.task_image import image_of
+from ostinato.sandbox.exam.task_needs import image_of
 from ostinato.tasks.base import TaskError, load_task
 
 PROGRAMS = ("sh", "cat", "ls", "id", "touch", "env")

@@ -57,6 +57,10 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda d: (d / "task.toml").write_text("[verifier]\ntimeout_sec = -1"),
         "timeout_sec is -1",
     ),
+    "memory that is no number": (
+        lambda d: (d / "task.toml").write_text('[environment]\nmemory_mb = "2G"'),
+        "memory_mb is '2G'",
+    ),
     "no repository": (lambda d: shutil.rmtree(d / "environment" / "repo"), "environment/repo is missing"),
     "no git": (lambda d: shutil.rmtree(d / "environment" / "repo" / ".git"), "has no .git"),
     "no tests": (lambda d: (d / "tests" / "test_hidden.py").unlink(), "no hidden tests"),

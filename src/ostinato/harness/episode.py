@@ -21,7 +21,7 @@ from ostinato.harness.providers.base import Hit, Providers, Search
 from ostinato.harness.providers.search import SearchAt
 from ostinato.harness.users import Answering, Permitting
 from ostinato.sandbox.base import Backend, ChangesError, EndedWithinError, Sandbox, SandboxError, Spec
-from ostinato.sandbox.exam.task_image import image_of
+from ostinato.sandbox.exam.task_needs import image_of, limits_of
 from ostinato.sandbox.exam.verifier import Verification, Verifier
 from ostinato.tasks.diff import beyond, unified
 from ostinato.tasks.grade import answered, contradicts, reported
@@ -198,7 +198,7 @@ class EpisodeRunner:
         `after` gets the sandbox as the session left it, before it is destroyed, unless the session left
         nothing that can be looked at.
         """
-        sandbox = await self._backend.create(Spec(repo=task.repo, image=image_of(task)))
+        sandbox = await self._backend.create(_spec(task))
         try:
             agent, search = self._agent(sandbox, user, self._config, client)
             conversation = agent.converse(session_id, source=source, task_id=task.id, seed=seed)
@@ -255,7 +255,7 @@ class EpisodeRunner:
         branches: int,
     ) -> tuple[Outcome, Left, list[tuple[Sandbox, Conversation]]]:
         """Run the shared turns; there are no forks when the session ended before they were over."""
-        sandbox = await self._backend.create(Spec(repo=task.repo, image=image_of(task)))
+        sandbox = await self._backend.create(_spec(task))
         try:
             agent, search = self._agent(sandbox, user, replace(self._config, max_turns=after))
             conversation = agent.converse(session_id, source=source, task_id=task.id, seed=seed)
@@ -382,3 +382,7 @@ def _blamed(outcome: Outcome, search: _Noted | None) -> Outcome:
     if search is None or search.failure is None:
         return outcome
     return replace(outcome, ending=Ending.INFRASTRUCTURE, reason=search.failure)
+
+
+def _spec(task: Task) -> Spec:
+    return Spec(repo=task.repo, limits=limits_of(task), image=image_of(task))

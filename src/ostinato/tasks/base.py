@@ -59,6 +59,7 @@ def load_task(directory: Path) -> Task:
         test_ids=_test_ids(directory, _names(directory, ours, "test_ids"), check),
         protected=_names(directory, ours, "protected"),
         timeout_s=_timeout(directory, settings),
+        memory_mb=_memory(directory, settings),
         metadata={name: ours[name] for name in ("answer", "intent", "cluster", "needs") if name in ours}
         | check
         | _image(directory),
@@ -109,6 +110,13 @@ def _timeout(directory: Path, settings: Mapping[str, Any]) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
         raise TaskError(directory, f"verifier.timeout_sec is {value!r}", "give seconds above zero")
     return float(value)
+
+
+def _memory(directory: Path, settings: Mapping[str, Any]) -> int:
+    value = _table(directory, settings, "environment").get("memory_mb", 0)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise TaskError(directory, f"environment.memory_mb is {value!r}", "give a whole number of MiB")
+    return value
 
 
 def _instruction(directory: Path) -> str:

@@ -48,6 +48,8 @@ class Task:
     protected: tuple[str, ...] = ()
     """Paths in the repository that the agent must leave alone (visible tests, configuration)."""
     timeout_s: float = 60.0
+    memory_mb: int = 0
+    """The MiB of memory that the task asks for; 0 where it says nothing."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -130,3 +130,19 @@ async def test_a_link_in_the_hidden_suite_is_refused(ns_backend: Backend, tmp_pa
     (tmp_path / "tests/suite/tests/data").symlink_to("/etc")
     found = await Verifier(ns_backend, LIMITS).verify(made, GOOD)
     assert "data is a link" in str(found.void)
+
+
+@pytest.mark.parametrize("runner", ["pytest", "unittest"])
+async def test_programs_that_tests_start_find_the_packages_of_the_repository(
+    ns_backend: Backend, tmp_path: Path, runner: str
+) -> None:
+    case = (
+        "import subprocess, sys, unittest\n\n\nclass Case(unittest.TestCase):\n    def test_starts(self):\n"
+    )
+    case += "        subprocess.run([sys.executable, '-m', 'calc.double'], check=True)\n"
+    made = write_suite(
+        tmp_path, REPO, {"tests/test_a.py": case}, ("tests/test_a.py::Case::test_starts",), runner
+    )
+    changes = {"src/calc/double.py": b"from calc import alpha\n"}
+    verifier = Verifier(ns_backend, LIMITS)
+    assert [(await verifier.verify(made, each)).passed for each in ({}, changes)] == [False, True]

@@ -11,7 +11,6 @@ from typing import Literal
 
 from ostinato.loop.mining.past import mine_commit
 from ostinato.loop.mining.present import mine_present
-from ostinato.loop.mining.trials import LIMITS
 from ostinato.sandbox.base import Backend
 from ostinato.sandbox.exam.verifier import Verification, Verifier
 from ostinato.tasks.mining.archive import read_tree
@@ -55,7 +54,7 @@ class Miner:
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._backend = backend
-        self._verifier = Verifier(backend, LIMITS)
+        self._verifier = Verifier(backend)
         self._out = out
         self._config = config
         self._say = say

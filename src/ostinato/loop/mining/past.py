@@ -1,10 +1,9 @@
 """Tasks from a repository's history: a commit that changed sources and tests is to be done again."""
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from ostinato.loop.mining.trials import FAULT_TIMEOUT_S, run_probe
+from ostinato.loop.mining.trials import FAULT_TIMEOUT_S, run_probe, why_none_passes
 from ostinato.sandbox.base import Backend
 from ostinato.tasks.mining.base import MiningError
 from ostinato.tasks.mining.history import Commit
@@ -15,7 +14,8 @@ from ostinato.tasks.mining.write import Draft
 RUNS = 3
 """The runs after the commit; a test that passes in some of them alone is left out."""
 MAX_FAILING, MAX_PASSING = 100, 100
-HISTORY_TIMEOUT_S = 6 * FAULT_TIMEOUT_S
+HISTORY_TIMEOUT_S = 3 * FAULT_TIMEOUT_S
+"""The CPU seconds that the tests of a commit may take together; by the clock several times as many."""
 
 
 async def mine_commit(backend: Backend, commit: Commit, *, detail: str) -> Draft:
@@ -24,17 +24,19 @@ async def mine_commit(backend: Backend, commit: Commit, *, detail: str) -> Draft
     tests = [path for path in commit.tests if path.endswith(".py")]
     before = with_source_path({**commit.before, **commit.tests})
     after = {**before, **commit.sources}
-    (was,), runs = await asyncio.gather(
-        _runs(backend, where, before, tests, 1), _runs(backend, where, after, tests, RUNS)
-    )
-    old, new = was["outcomes"], [run["outcomes"] for run in runs]
+    runs = await _runs(backend, where, after, tests, RUNS)
+    new = [run["outcomes"] for run in runs]
     steady = {test for test in new[0] if all(run.get(test) == "passed" for run in new)}
     unstable = {test for run in new for test, outcome in run.items() if outcome == "passed"} - steady
+    if not steady and not unstable:
+        raise why_none_passes(where, runs[0], "tests fail after")
+    (was,) = await _runs(backend, where, before, tests, 1)
+    old = was["outcomes"]
     failing = [test for test in sorted(steady) if old.get(test) != "passed" and test.isprintable()]
     passing = [test for test in sorted(steady) if old.get(test) == "passed" and test.isprintable()]
     if not failing:
-        kind = "tests are flaky" if unstable else "tests pass before, or fail after"
-        raise MiningError(kind, where, f"{len(passing)} pass on both sides{_why(runs[0])}")
+        kind = "tests are flaky" if unstable else "tests pass before"
+        raise MiningError(kind, where, f"{len(passing)} pass on both sides{_others(runs[0])}")
     level = LEVELS[int(commit.id[:4], 16) % len(LEVELS)] if detail == "mixed" else detail
     texts = _instructions(commit, len(failing))
     return Draft(
@@ -70,16 +72,15 @@ async def _runs(
     order = {"files": tests, "runs": runs, "timeout_s": HISTORY_TIMEOUT_S}
     found: list[dict[str, Any]] = await run_probe(backend, where, files, "outcomes", order)
     if any("outcomes" not in run for run in found):
-        kind = "tests never end" if any(run.get("timeout") for run in found) else "tests end their process"
-        raise MiningError(kind, where, ", ".join(tests))
+        ended = next(run for run in found if "outcomes" not in run)
+        kind = "tests never end" if ended["timeout"] else "tests end their process"
+        raise MiningError(kind, where, f"{ended['at']} (exit status {ended['exit']}), in {', '.join(tests)}")
     return found
 
 
-def _why(run: Mapping[str, Any]) -> str:
+def _others(run: Mapping[str, Any]) -> str:
     """Return what the first test says that does not pass after the commit; empty when all pass."""
     said = [*run["errors"], *run["messages"].values()]
-    if not run["outcomes"] and not said:
-        return f"; pytest collected none (status {run['status']})"
     return f"; after it: {said[0][:160]}" if said else ""
 
 

@@ -23,6 +23,7 @@ NETWORK = re.compile(
     r"gaierror|name resolution|Network is unreachable|Connection refused|URLError|ConnectionError"
 )
 MISSING = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
+TERMINAL = re.compile(r"out of pty devices")
 COMPILER = re.compile(r"\b(gcc|cc|clang|cargo|compiler)\b.*(not found|No such file)", re.IGNORECASE)
 
 
@@ -70,7 +71,7 @@ async def survey(backend: Backend, name: str, files: Mapping[str, bytes], tests:
         if outcome == second["outcomes"].get(test) == "passed" and test.isprintable()
     }
     if not passing:
-        raise _why_none_passes(name, first)
+        raise why_none_passes(name, first, "fails at head")
     return Survey(
         passing=passing,
         reached={
@@ -85,7 +86,8 @@ async def survey(backend: Backend, name: str, files: Mapping[str, bytes], tests:
     )
 
 
-def _why_none_passes(name: str, first: Mapping[str, Any]) -> MiningError:
+def why_none_passes(name: str, first: Mapping[str, Any], otherwise: str) -> MiningError:
+    """Return why no test of a run passes: what the sandbox lacks, as far as a test says so."""
     said = [*first["errors"], *first["messages"].values()]
     text = "\n".join(said)
     if missing := MISSING.search(text):
@@ -94,9 +96,11 @@ def _why_none_passes(name: str, first: Mapping[str, Any]) -> MiningError:
         return MiningError("needs a network", name, said[0])
     if COMPILER.search(text):
         return MiningError("needs a compiler", name, said[0])
+    if TERMINAL.search(text):
+        return MiningError("needs a terminal", name, said[0])
     if not first["outcomes"] and not said:
         return MiningError("no tests", name, f"pytest collected none (status {first['status']})")
-    return MiningError("fails at head", name, said[0] if said else "every test is skipped")
+    return MiningError(otherwise, name, said[0] if said else "every test is skipped")
 
 
 async def run_probe(

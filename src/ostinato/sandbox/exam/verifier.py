@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ostinato.sandbox.base import (
-    DEFAULT_LIMITS,
     Backend,
     ChangesError,
     EndedWithinError,
@@ -29,7 +28,7 @@ from ostinato.sandbox.exam import command_exam, guarded_exam
 from ostinato.sandbox.exam.command_exam import Check
 from ostinato.sandbox.exam.guarded_exam import GuardedResult
 from ostinato.sandbox.exam.suite import Suite
-from ostinato.sandbox.exam.task_image import image_of
+from ostinato.sandbox.exam.task_needs import image_of, limits_of
 from ostinato.sandbox.exam.witness import Witness
 from ostinato.sandbox.files import tree
 from ostinato.types import Grade, Task
@@ -60,11 +59,12 @@ class Verification:
 class Verifier:
     """A runner of hidden tests in sandboxes of `backend`.
 
+    `limits` are those of each sandbox, and of the task's time; by default the task decides (`limits_of`).
     `variations` is how often a passed exam is repeated, each time in another order; 0 only if the caller
     repeats passed exams itself.
     """
 
-    def __init__(self, backend: Backend, limits: Limits = DEFAULT_LIMITS, *, variations: int = 1) -> None:
+    def __init__(self, backend: Backend, limits: Limits | None = None, *, variations: int = 1) -> None:
         self._backend = backend
         self._limits = limits
         self._variations = variations
@@ -83,7 +83,7 @@ class Verifier:
             changes={path: data for path, data in changes.items() if path not in tampered},
             variations=self._variations,
             image=image_of(task),
-            limits=replace(self._limits, wall_s=min(self._limits.wall_s, task.timeout_s)),
+            limits=self._limits_of(task),
         )
         try:
             _check_size(exam)
@@ -103,6 +103,11 @@ class Verifier:
             grade=grade,
             notes=result.notes,
         )
+
+    def _limits_of(self, task: Task) -> Limits:
+        if self._limits is None:
+            return limits_of(task)
+        return replace(self._limits, wall_s=min(self._limits.wall_s, task.timeout_s))
 
     async def _examine(self, task: Task, exam: Exam) -> GuardedResult:
         """Hold the exam in the way that the task asks for. Raises SandboxError."""

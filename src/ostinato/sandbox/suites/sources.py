@@ -3,9 +3,18 @@
 from pathlib import Path
 from types import ModuleType
 
-from ostinato.sandbox.suites import equality, planted, start, under_pytest, under_unittest, watch, witness
+from ostinato.sandbox.suites import (
+    equality,
+    planted,
+    root,
+    start,
+    under_pytest,
+    under_unittest,
+    watch,
+    witness,
+)
 
-_INSIDE = (planted, watch, witness, equality, under_pytest, under_unittest)
+_INSIDE = (planted, root, watch, witness, equality, under_pytest, under_unittest)
 MODULES: dict[str, ModuleType] = {each.__name__: each for each in _INSIDE}
 """The modules by name, each after those that it imports."""
 SOURCES = {name: Path(str(module.__file__)).read_text() for name, module in MODULES.items()}

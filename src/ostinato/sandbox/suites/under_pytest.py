@@ -1,7 +1,6 @@
 """The run of a suite by pytest: the planned tests alone, in the planned order, each reported at its end."""
 
 import ast
-import os
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -9,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from ostinato.sandbox.suites import equality, planted
+from ostinato.sandbox.suites.root import enter
 from ostinato.sandbox.suites.watch import Memory, TamperWatch
 
 NO_CACHE = "-pno:cacheprovider"
@@ -27,15 +27,12 @@ def run(plan: dict[str, Any], send: Send, memory: Memory | None = None) -> None:
         return
     watch = TamperWatch(plan["known"], plan["hidden"], send, memory)
     _instrument(watch)
-    root = plan["root"]
-    os.chdir(root)
-    folders = [root, os.path.join(root, "src")]  # noqa: PTH118
-    sys.path[:0] = [each for each in folders if os.path.isdir(each)]  # noqa: PTH112
+    enter(plan["root"])
     sys.argv[:] = ["pytest"]
     sys.dont_write_bytecode = True
     files = list(dict.fromkeys(test.partition("::")[0] for test, _ in plan["order"]))
     options = [NO_CACHE, "-q", "--tb=no", "--continue-on-collection-errors", "-o", "addopts="]
-    arguments = [*options, f"--rootdir={root}", *plan["arguments"], "--", *files]
+    arguments = [*options, f"--rootdir={plan['root']}", *plan["arguments"], "--", *files]
     plugin = _plugin(plan["order"], send, watch)
     watch.begin()
     send({"begun": True})

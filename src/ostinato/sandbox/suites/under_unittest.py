@@ -12,6 +12,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from ostinato.sandbox.suites import equality
+from ostinato.sandbox.suites.root import enter
 from ostinato.sandbox.suites.watch import Memory, TamperWatch
 
 Send = Callable[[dict[str, Any]], None]
@@ -80,15 +81,13 @@ def run(plan: dict[str, Any], send: Send, memory: Memory | None = None) -> None:
     """
     watch = TamperWatch(plan["known"], plan["hidden"], send, memory)
     equality.instrument(watch)
-    root = plan["root"]
-    os.chdir(root)
-    sys.path[:0] = [each for each in (root, os.path.join(root, "src")) if os.path.isdir(each)]  # noqa: PTH112, PTH118
+    enter(plan["root"])
     sys.argv[:] = ["python -m unittest"]
     sys.dont_write_bytecode = True
     sys.meta_path.insert(0, _HiddenFinder(watch.hidden))
     watch.begin()
     send({"begun": True})
-    found = _collect(root, [test.partition("::")[0] for test, _ in plan["order"]], send)
+    found = _collect(plan["root"], [test.partition("::")[0] for test, _ in plan["order"]], send)
     suite, result = unittest.TestSuite(), _Result(send, watch)
     for place, (test, kind) in enumerate(plan["order"]):
         case = found.get(test)

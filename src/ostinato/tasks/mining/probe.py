@@ -34,14 +34,14 @@ Json = dict[str, Any]
 class Watcher:
     """A pytest plugin that notes outcomes, and with `trace` the functions that each test reaches."""
 
-    def __init__(self, trace: bool, reverse: bool) -> None:
+    def __init__(self, trace: bool, reverse: bool, started: Callable[[str], None]) -> None:
         self.outcomes: dict[str, str] = {}
         self.seconds: dict[str, float] = {}
         self.messages: dict[str, str] = {}
         self.errors: list[str] = []
         self.reached: dict[str, set[types.CodeType]] = {}
         self.at_import: set[types.CodeType] = set()
-        self._trace, self._reverse = trace, reverse
+        self._trace, self._reverse, self._started = trace, reverse, started
         if trace:
             _follow(self.at_import)
 
@@ -54,6 +54,7 @@ class Watcher:
             self.errors.append(f"{report.nodeid}: {_message(report)}")
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._started(nodeid)
         if self._trace:
             _follow(self.reached.setdefault(nodeid, set()))
 
@@ -125,13 +126,14 @@ def run(
 ) -> Json:
     """Run tests in a fork of this process and return what came of them; without `outcomes` it died.
 
-    `timeout_s` are CPU seconds; by the clock a run may take `PATIENCE` times as long.
+    `timeout_s` are CPU seconds; by the clock a run may take `PATIENCE` times as long. The fork writes the
+    name of each test that it begins in a line, and its result at the end, so that a death has a place.
     """
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reader)
-        _as_child(writer, timeout_s, lambda: _run_here(tests, arguments, trace, reverse))
+        _as_child(writer, timeout_s, lambda: _run_here(tests, arguments, trace, reverse, writer))
     os.close(writer)
     data, ended = _read(reader, time.monotonic() + PATIENCE * timeout_s)
     os.close(reader)
@@ -139,11 +141,13 @@ def run(
         with contextlib.suppress(ProcessLookupError):
             kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
+    *begun, last = data.split(b"\n")
     try:
-        result: Json = json.loads(data)
+        result: Json = json.loads(last)
     except ValueError:
         late = not ended or (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU)
-        return {"died": not late, "timeout": late}
+        place = begun[-1].decode(errors="replace") if begun else "before any test"
+        return {"died": not late, "timeout": late, "at": place, "exit": os.waitstatus_to_exitcode(status)}
     return result
 
 
@@ -154,16 +158,19 @@ def _as_child(writer: int, cpu_s: float, work: Callable[[], Json]) -> None:
     quiet = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(quiet, number)
-    body = json.dumps(work()).encode()
-    while body:
-        body = body[os.write(writer, body) :]
+    _write(writer, json.dumps(work()).encode())
     os._exit(0)
 
 
-def _run_here(tests: list[str], arguments: list[str], trace: bool, reverse: bool) -> Json:
+def _write(writer: int, body: bytes) -> None:
+    while body:
+        body = body[os.write(writer, body) :]
+
+
+def _run_here(tests: list[str], arguments: list[str], trace: bool, reverse: bool, writer: int) -> Json:
     import pytest
 
-    watcher = Watcher(trace, reverse)
+    watcher = Watcher(trace, reverse, lambda test: _write(writer, f"{test!a}\n".encode()))
     options = [*OPTIONS, *arguments, f"--rootdir={os.getcwd()}"]  # noqa: PTH109
     status = pytest.main([*options, "--", *tests], plugins=[watcher])
     _follow(None)
@@ -240,9 +247,19 @@ def _cpu() -> float:
 
 
 def outcomes(order: Json) -> list[Json]:
-    """Run all tests several times, in both orders."""
+    """Run all tests several times, in both orders.
+
+    Where they do not come to their end, the files that do so alone are run, and the others are left out.
+    """
     files, timeout_s, arguments = order["files"], order["timeout_s"], order["arguments"]
-    return [run(files, timeout_s, arguments, reverse=bool(number % 2)) for number in range(order["runs"])]
+    first = run(files, timeout_s, arguments)
+    if "outcomes" not in first and len(files) > 1:
+        files = [file for file in files if "outcomes" in run([file], timeout_s / 2, arguments)]
+        first = run(files, timeout_s, arguments) if files else first
+    if "outcomes" not in first:
+        return [first]
+    rest = [run(files, timeout_s, arguments, reverse=bool(number % 2)) for number in range(1, order["runs"])]
+    return [first, *rest]
 
 
 def try_faults(order: Json) -> Json:
@@ -276,7 +293,10 @@ def main() -> None:
     import pytest  # noqa: F401 - loaded once for all forks
 
     root = os.getcwd()  # noqa: PTH109
-    sys.path[:] = [root, os.path.join(root, "src"), *filter(None, sys.path[1:])]  # noqa: PTH118
+    folders = [root, os.path.join(root, "src")]  # noqa: PTH118
+    sys.path[:] = [*folders, *filter(None, sys.path[1:])]
+    given = os.environ.get("PYTHONPATH", "")
+    os.environ["PYTHONPATH"] = os.pathsep.join([*folders, *filter(None, [given])])
     sys.dont_write_bytecode = False
     with open(order_path) as file:  # noqa: PTH123
         order = json.load(file)

@@ -16,7 +16,8 @@ from ostinato.tasks.repository import write_repository
 from ostinato.types import Task
 
 KIND = "mined"
-TIMEOUT_S = 60.0
+TIMEOUT_S, MEMORY_MB = 120.0, 2048
+"""The time of one run of a hidden suite, and its memory."""
 DOCKERFILE = """FROM python:3.11-slim
 RUN apt-get update && apt-get install -y --no-install-recommends git && pip install 'pytest>=9,<10'
 COPY repo /repo
@@ -27,6 +28,7 @@ TEST_SH = """#!/bin/sh
 tests=$(cd "$(dirname "$0")" && pwd)
 cd "${REPO:-/repo}" || exit 1
 cp -R "$tests/suite/." .
+export PYTHONPATH="$PWD:$PWD/src${PYTHONPATH:+:$PYTHONPATH}"
 reward=0
 python -m pytest -q -p no:cacheprovider -o addopts= {arguments}"@$tests/ids.txt" && reward=1
 mkdir -p "${LOGS:-/logs/verifier}" && echo "$reward" > "${LOGS:-/logs/verifier}/reward.txt"
@@ -142,7 +144,7 @@ def _settings(draft: Draft, name: str) -> str:
         "task": {"name": f"mined/{name}", "description": f"a task mined from {draft.tree.name}"},
         "agent": {"timeout_sec": 600.0, "network_mode": "no-network"},
         "verifier": {"timeout_sec": TIMEOUT_S},
-        "environment": {"cpus": 1, "memory_mb": 1024, "allow_internet": False},
+        "environment": {"cpus": 1, "memory_mb": MEMORY_MB, "allow_internet": False},
         "metadata.ostinato": {
             "id": name,
             "kind": KIND,

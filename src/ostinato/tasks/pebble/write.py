@@ -11,7 +11,7 @@ from ostinato.tasks.pebble.base import Pebble
 from ostinato.tasks.repository import write_repository
 from ostinato.types import Task
 
-TIMEOUT_S = 60.0
+TIMEOUT_S, MEMORY_MB = 60.0, 512
 DOCKERFILE = """FROM python:3.11-slim
 RUN apt-get update && apt-get install -y --no-install-recommends git && pip install 'pytest>=9,<10'
 ENV PYTHONDONTWRITEBYTECODE=1
@@ -51,6 +51,7 @@ def write(pebble: Pebble, directory: Path) -> Task:
         test_ids=pebble.test_ids,
         protected=pebble.protected,
         timeout_s=TIMEOUT_S,
+        memory_mb=MEMORY_MB,
         metadata=_metadata(pebble),
     )
 
@@ -98,7 +99,7 @@ def _settings(pebble: Pebble) -> str:
         "task": {"name": f"pebble/{pebble.id}", "description": f"a {pebble.kind} task in a tiny repository"},
         "agent": {"timeout_sec": 600.0, "network_mode": "no-network"},
         "verifier": {"timeout_sec": TIMEOUT_S},
-        "environment": {"cpus": 1, "memory_mb": 512, "allow_internet": False},
+        "environment": {"cpus": 1, "memory_mb": MEMORY_MB, "allow_internet": False},
         "metadata.ostinato": {**ours, **answer},
         "metadata.ostinato.intent": pebble.intent,
         "metadata.ostinato.needs": {f'"{path}"': lines for path, lines in pebble.needs.items()},

@@ -1,0 +1,35 @@
+"""What a task needs of its sandboxes: its image, as `ostinato tasks build` noted it, and its resources."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+from ostinato.sandbox.base import DEFAULT_LIMITS, Image, Limits
+from ostinato.types import Task
+
+
+def image_of(task: Task) -> Image | None:
+    """Return the task's image; None for a task that runs with the machine's own programs."""
+    table = task.metadata.get("image")
+    if table is None:
+        return None
+    return Image(root=Path(table["root"]), workdir=table["workdir"], environment=table["environment"])
+
+
+def limits_of(task: Task) -> Limits:
+    """Return the resources of a task's sandboxes: the memory that it asks for, and at most its own time.
+
+    The suite of a real repository has that time whole, for each of its processes too, and more room.
+    """
+    memory = max(DEFAULT_LIMITS.memory_mb, task.memory_mb)
+    if "suite" not in task.metadata:
+        wall_s = min(DEFAULT_LIMITS.wall_s, task.timeout_s)
+        return replace(DEFAULT_LIMITS, memory_mb=memory, wall_s=wall_s)
+    return replace(
+        DEFAULT_LIMITS,
+        memory_mb=memory,
+        cpu_s=math.ceil(task.timeout_s),
+        wall_s=task.timeout_s,
+        processes=2 * DEFAULT_LIMITS.processes,
+        disk_mb=4 * DEFAULT_LIMITS.disk_mb,
+    )
