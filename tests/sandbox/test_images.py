@@ -23,9 +23,11 @@ from ostinato.sandbox import Backend, SandboxError, Spec, Unsupported
 from ostinato.sandbox.base import Image
 from ostinato.sandbox.environment import commands, dockerfile, images
 from ostinato.sandbox.exam.task_needs import image_of
+from ostinato.sandbox.exam.verifier import Verifier
 from ostinato.tasks.base import TaskError, load_task
+from ostinato.types import Grade
 
-PROGRAMS = ("sh", "cat", "ls", "id", "touch", "env")
+PROGRAMS = ("sh", "cat", "ls", "id", "touch", "env", "mkdir", "ln", "cp")
 
 
 def tool(name: str):
@@ -321,6 +323,35 @@ def test_a_task_is_built_from_a_file(
     (task / "environment/image.json").write_text("{}")
     with pytest.raises(TaskError, match=r"image\.json cannot be read .*build it again"):
         load_task(task)
+
+
+async def test_a_published_task_is_checked_by_its_own_script(
+    ns_backend: Backend, files: Path, tmp_path: Path
+) -> None:
+    """The script finds the tests and the place of its reward where Harbor has them."""
+    task = tmp_path / "task"
+    (task / "environment").mkdir(parents=True)
+    (task / "tests").mkdir()
+    (task / "instruction.md").write_text("write hello to /repo/hello.txt\n")
+    (task / "task.toml").write_text('version = "1.0"\n[environment]\nmemory_mb = 1024\n')
+    (task / "tests/test_outputs.py").write_text("def test_hello(): assert open('/repo/hello.txt').read()")
+    (task / "tests/test.sh").write_text(
+        '#!/bin/bash\nls /tests/test_outputs.py && test "$(cat /repo/hello.txt)" = hello\n'
+        "test $? -eq 0 && reward=1 || reward=0\necho $reward > /logs/verifier/reward.txt\n"
+    )
+    image = tmp_path / "image.tar"
+    with tarfile.open(image, "w") as tar:
+        tar.add(files, ".")
+        tar.add(files / "app", "repo")
+    made = commands.build(task, tmp_path / "store", image=image, bases={})
+    loaded = load_task(task)
+    assert (made.workdir, loaded.test_ids, loaded.memory_mb) == ("/repo", ("reward",), 1024)
+    verifier = Verifier(ns_backend)
+    found = [await verifier.verify(loaded, each) for each in ({}, {"hello.txt": b"hello\n"})]
+    assert [(each.passed, each.void, each.grade) for each in found] == [
+        (False, None, Grade.FORGEABLE),
+        (True, None, Grade.FORGEABLE),
+    ], found
 
 
 def test_a_directory_that_is_no_task(tmp_path: Path) -> None:

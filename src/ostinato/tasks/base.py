@@ -23,10 +23,14 @@ PLAIN_NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 IMPORTED = "imported"
 """Kind and split of a foreign Harbor task."""
 HARBOR = (
-    'sh "$TESTS/test.sh"; status=$?; '
+    'case "$TESTS" in /mnt/*) mkdir -p /logs/verifier && ln -sfn "$TESTS" /tests;; esac 2>/dev/null; '
+    'shell=$(command -v bash || command -v sh); "$shell" "$TESTS/test.sh"; status=$?; '
     'test -f "$LOGS/reward.txt" || cp /logs/verifier/reward.txt "$LOGS/" 2>/dev/null; exit $status'
 )
-"""The command that runs Harbor's script, which writes to LOGS, or to /logs/verifier if it ignores LOGS."""
+"""The command that runs Harbor's script, which writes to LOGS, or to /logs/verifier if it ignores LOGS.
+
+In a sandbox with a root of its own, where TESTS is a mount, the tests lie at /tests too, as Harbor has them.
+"""
 
 
 class TaskError(Exception):
@@ -130,7 +134,8 @@ def _instruction(directory: Path) -> str:
 def _check_repository(directory: Path) -> None:
     repo = directory / "environment" / "repo"
     if not repo.is_dir():
-        raise TaskError(directory, "environment/repo is missing", "put the repository to work on there")
+        remedy = "put the repository to work on there, or make it of an image with `ostinato tasks build`"
+        raise TaskError(directory, "environment/repo is missing", remedy)
     if not (repo / ".git" / "HEAD").is_file():
         raise TaskError(directory, "environment/repo has no .git", "commit it: git init, git add, git commit")
 
@@ -138,16 +143,13 @@ def _check_repository(directory: Path) -> None:
 def _check(directory: Path, ours: Mapping[str, Any]) -> dict[str, Any]:
     """Return the command that runs the hidden tests, as metadata; empty when pytest runs them.
 
-    It is the declared command or, in a foreign task without `tests/test_*.py`, `tests/test.sh`. The sandbox
-    reads it as a `Check`.
+    It is the declared command or, in a foreign task with an image or without `tests/test_*.py`,
+    `tests/test.sh`: tests that come with an image look at files there. The sandbox reads it as a `Check`.
     """
     if "check" in ours:
         return {"check": _table(directory, ours, "check")}
-    if (
-        ours
-        or any((directory / "tests").glob("test_*.py"))
-        or not (directory / "tests" / "test.sh").is_file()
-    ):
+    looks = bool(_image(directory)) or not any((directory / "tests").glob("test_*.py"))
+    if ours or not looks or not (directory / "tests" / "test.sh").is_file():
         return {}
     return {"check": {"command": HARBOR, "report": "reward"}}
 

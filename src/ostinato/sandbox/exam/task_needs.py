@@ -7,6 +7,9 @@ from pathlib import Path
 from ostinato.sandbox.base import DEFAULT_LIMITS, Image, Limits
 from ostinato.types import Task
 
+PATIENCE = 4
+"""The seconds by the clock for each CPU second that a suite may take."""
+
 
 def image_of(task: Task) -> Image | None:
     """Return the task's image; None for a task that runs with the machine's own programs."""
@@ -19,7 +22,8 @@ def image_of(task: Task) -> Image | None:
 def limits_of(task: Task) -> Limits:
     """Return the resources of a task's sandboxes: the memory that it asks for, and at most its own time.
 
-    The suite of a real repository has that time whole, for each of its processes too, and more room.
+    The suite of a real repository has its time whole by the clock, since machines are busy, a quarter of it
+    as CPU seconds of each process, and more room.
     """
     memory = max(DEFAULT_LIMITS.memory_mb, task.memory_mb)
     if "suite" not in task.metadata:
@@ -28,7 +32,7 @@ def limits_of(task: Task) -> Limits:
     return replace(
         DEFAULT_LIMITS,
         memory_mb=memory,
-        cpu_s=math.ceil(task.timeout_s),
+        cpu_s=max(DEFAULT_LIMITS.cpu_s, math.ceil(task.timeout_s / PATIENCE)),
         wall_s=task.timeout_s,
         processes=2 * DEFAULT_LIMITS.processes,
         disk_mb=4 * DEFAULT_LIMITS.disk_mb,

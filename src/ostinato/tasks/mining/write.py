@@ -16,7 +16,7 @@ from ostinato.tasks.repository import write_repository
 from ostinato.types import Task
 
 KIND = "mined"
-TIMEOUT_S, MEMORY_MB = 120.0, 2048
+TIMEOUT_S, MEMORY_MB = 240.0, 2048
 """The time of one run of a hidden suite, and its memory."""
 DOCKERFILE = """FROM python:3.11-slim
 RUN apt-get update && apt-get install -y --no-install-recommends git && pip install 'pytest>=9,<10'
