@@ -1,7 +1,7 @@
 """The suite of a real repository, run under guard: what passes, what fails, and what cannot be run.
 
 Covers sandbox/exam/suite.py, sandbox/exam/runners/base.py, sandbox/exam/runners/every.py,
-sandbox/suites/sources.py, sandbox/suites/start.py, sandbox/suites/planted.py and
+sandbox/suites/sources.py, sandbox/suites/start.py, sandbox/suites/root.py, sandbox/suites/planted.py and
 sandbox/suites/under_pytest.py.
 """
 

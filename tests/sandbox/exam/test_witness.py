@@ -14,7 +14,7 @@ from fuzz.tasks_on_disk import write_suite
 
 from ostinato.sandbox import Backend, Limits
 from ostinato.sandbox.base import Exam
-from ostinato.sandbox.exam.runners.suite_reports import Replacement
+from ostinato.sandbox.exam.runners.suite_reports import ChangedName
 from ostinato.sandbox.exam.verifier import Verification, Verifier
 from ostinato.sandbox.exam.witness import Witness
 from ostinato.sandbox.suites.watch import digest_of
@@ -66,7 +66,7 @@ async def test_the_same_change_by_a_candidate_is_a_sign(
 async def test_a_change_is_explained_by_its_library_alone(ns_backend: Backend, tmp_path: Path) -> None:
     exam = Exam(repo=tmp_path, tests=tmp_path, limits=LIMITS)
     claims = [
-        Replacement(name="inspect.getfile", module=module, digest="9f") for module in ("no_such", "colorsys")
+        ChangedName(name="inspect.getfile", module=module, digest="9f") for module in ("no_such", "colorsys")
     ]
     witness = Witness(ns_backend)
     assert await witness.unexplained(exam, []) == []

@@ -17,7 +17,7 @@ from ostinato.sandbox.base import Backend, EndedWithinError, Exam, SandboxError,
 from ostinato.sandbox.exam.host import GRACE_S, run_variations
 from ostinato.sandbox.exam.runners.base import SuitePlan, SuiteRunner, hidden_files
 from ostinato.sandbox.exam.runners.every import RUNNERS
-from ostinato.sandbox.exam.runners.suite_reports import Replacement, SuiteReports
+from ostinato.sandbox.exam.runners.suite_reports import ChangedName, SuiteReports
 from ostinato.sandbox.exam.suite import Suite, dealt, planned
 from ostinato.sandbox.exam.witness import Witness
 from ostinato.sandbox.files import tree
@@ -52,7 +52,7 @@ async def examine(
     signs, notes = list(screened.signs), list(screened.notes)
     exam = replace(exam, changes=screened.changes)
     kinds = dealt(runner.planted, exam.variations)
-    replacements = set[Replacement]()
+    replacements = set[ChangedName]()
 
     async def run_once(seed: int) -> dict[str, str]:
         plan = SuitePlan(

@@ -14,7 +14,7 @@ from ostinato.sandbox.base import Backend, EndedWithinError, Exam, Spec
 from ostinato.sandbox.exam.host import GRACE_S
 from ostinato.sandbox.exam.runners.base import follow
 from ostinato.sandbox.exam.runners.python import order_of
-from ostinato.sandbox.exam.runners.suite_reports import Replacement, SuiteReports
+from ostinato.sandbox.exam.runners.suite_reports import ChangedName, SuiteReports
 from ostinato.sandbox.files.scratch import Scratch
 from ostinato.sandbox.protocol.connection import ResponseTimeoutError
 from ostinato.sandbox.suites import start, witness
@@ -25,9 +25,9 @@ class Witness:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._seen: set[tuple[Path | None, Replacement]] = set()
+        self._seen: set[tuple[Path | None, ChangedName]] = set()
 
-    async def unexplained(self, exam: Exam, found: Collection[Replacement]) -> list[str]:
+    async def unexplained(self, exam: Exam, found: Collection[ChangedName]) -> list[str]:
         """Return as signs the changes that no library makes by itself. Raises SandboxError."""
         root = exam.image.root if exam.image else None
         if any((root, each) not in self._seen for each in found):
@@ -35,7 +35,7 @@ class Witness:
             self._seen |= {(root, each) for each in await self._look(exam, modules)}
         return sorted(each.sign for each in found if (root, each) not in self._seen)
 
-    async def _look(self, exam: Exam, modules: list[str]) -> set[Replacement]:
+    async def _look(self, exam: Exam, modules: list[str]) -> set[ChangedName]:
         nonce = secrets.token_hex(32)
         reports = SuiteReports(nonce, (), {})
         order = order_of(witness.__name__, {"nonce": nonce, "modules": modules})

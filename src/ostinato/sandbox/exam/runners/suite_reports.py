@@ -18,10 +18,10 @@ UNFINISHED = "end of the suite"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replacement:
+class ChangedName:
     """One name of the test machinery that has a function of a module which may be an installed library.
 
-    >>> Replacement(name="inspect.getfile", module="torch.package.package_importer", digest="9f").sign
+    >>> ChangedName(name="inspect.getfile", module="torch.package.package_importer", digest="9f").sign
     'inspect.getfile was changed'
     """
 
@@ -54,7 +54,7 @@ class SuiteReports:
         self._begun = False
         self.done = False
         self.signs: list[str] = []
-        self.replacements: set[Replacement] = set()
+        self.replacements: set[ChangedName] = set()
         """The changes that are signs too unless an installed library always makes them."""
         self.outcomes: dict[str, str] = {}
         self.notes: list[str] = []
@@ -116,7 +116,7 @@ class SuiteReports:
             case {"done": True}:
                 self.done = True
             case {"replaced": [str(name), str(module), str(digest)]} if len(self.replacements) < MAX_SIGNS:
-                self.replacements.add(Replacement(name=name, module=module, digest=digest))
+                self.replacements.add(ChangedName(name=name, module=module, digest=digest))
             case {"sign": str(sign)}:
                 self._sign(sign)
             case {"uncollected": str(where), "why": str(why)}:
