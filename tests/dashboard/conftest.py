@@ -11,6 +11,7 @@ import pytest_asyncio
 from fuzz.seen_history import WEEK, grow
 from fuzz.seen_session import teach_tokenizer
 from fuzz.seen_store import NOW, fill
+from tests.databases import postgres
 
 from ostinato.dashboard.access import Doorkeeper
 from ostinato.dashboard.app import create_app
@@ -100,3 +101,6 @@ async def operator(stranger: httpx.AsyncClient) -> httpx.AsyncClient:
     response = await stranger.get("/enter", params={"ticket": TICKET})
     assert response.status_code == 303
     return stranger
+
+
+__all__ = ["postgres"]

@@ -53,8 +53,9 @@ def _sizes(connection: Connection, phase: Phase) -> dict[str, Sizes]:
     )
     tokens, turns = func.sum(func.length(samples.c.mask)), func.sum(func.length(samples.c.turns))
     query = select(newest.c.kind, tokens, turns).join(samples, samples.c.group_id == newest.c.id)
+    sessions = query.group_by(newest.c.id, newest.c.kind, samples.c.session_id)
     found: dict[str, Sizes] = defaultdict(list)
-    for kind, length, width in connection.execute(query.group_by(newest.c.id, samples.c.session_id)):
+    for kind, length, width in connection.execute(sessions):
         size = (length, width // INT_BYTES)
         found[ALL].append(size)
         found[kind or "without a kind"].append(size)

@@ -156,18 +156,25 @@ def _holding(
 
 def _described(connection: Connection, some: Sequence[Session]) -> list[Answer]:
     ids = [session.id for session in some]
-    counted = select(
-        turns.c.session_id, func.count(), func.min(first_version()), func.sum(func.length(turns.c.ids)) / 4
-    ).group_by(turns.c.session_id)
+    counted = select(turns.c.session_id, func.count(), func.sum(func.length(turns.c.ids)) / 4).group_by(
+        turns.c.session_id
+    )
     by_turns = {row[0]: row for row in rows_in(connection, counted, turns.c.session_id, ids)}
     newest = select(rewards.c.session_id, rewards.c.total).order_by(rewards.c.order)
     by_reward: dict[str, float] = {
         row[0]: row[1] for row in rows_in(connection, newest, rewards.c.session_id, ids)
     }
-    return [_row(session, by_turns.get(session.id), by_reward.get(session.id)) for session in some]
+    began = select(turns.c.session_id, first_version()).where(turns.c.number == 0)
+    by_version = {row[0]: version_of(row[1]) for row in rows_in(connection, began, turns.c.session_id, ids)}
+    return [
+        _row(session, by_turns.get(session.id), by_version.get(session.id), by_reward.get(session.id))
+        for session in some
+    ]
 
 
-def _row(session: Session, counted: Sequence[Any] | None, reward: float | None) -> Answer:
+def _row(
+    session: Session, counted: Sequence[Any] | None, version: int | None, reward: float | None
+) -> Answer:
     return {
         "id": session.id,
         "source": session.source.value,
@@ -178,8 +185,8 @@ def _row(session: Session, counted: Sequence[Any] | None, reward: float | None) 
         "started_at": session.started_at,
         "ending": session.ending and session.ending.value,
         "turns": counted[1] if counted else 0,
-        "version": version_of(counted[2]) if counted else None,
-        "tokens": int(counted[3] or 0) if counted else 0,
+        "version": version,
+        "tokens": int(counted[2] or 0) if counted else 0,
         "reward": reward,
         "consent": session.consent,
     }

@@ -91,7 +91,9 @@ def _turns(connection: Connection) -> Answer:
 def _reasons(connection: Connection, state: str) -> list[Answer]:
     query = select(states.c.reason, func.count()).where(states.c.state == state).group_by(states.c.reason)
     rows = [(reason or "no reason given", count) for reason, count in connection.execute(query)]
-    return [{"reason": line_of(r, 120), "count": n} for r, n in sorted(rows, key=lambda row: -row[1])]
+    return [
+        {"reason": line_of(r, 120), "count": n} for r, n in sorted(rows, key=lambda row: (-row[1], row[0]))
+    ]
 
 
 def _prompts(connection: Connection) -> Answer:
@@ -106,6 +108,6 @@ def _prompts(connection: Connection) -> Answer:
         if reason:
             row["reasons"].append({"reason": line_of(reason, 120), "count": count})
     for row in by.values():
-        row["reasons"] = sorted(row["reasons"], key=lambda one: -one["count"])[:8]
-    rows = sorted(by.values(), key=lambda row: (row["stage"], -row["count"]))
+        row["reasons"] = sorted(row["reasons"], key=lambda one: (-one["count"], one["reason"]))[:8]
+    rows = sorted(by.values(), key=lambda row: (row["stage"], -row["count"], row["phase"]))
     return {"all": sum(row["count"] for row in rows), "rows": rows}
