@@ -136,6 +136,11 @@ class PostgresServer:
         secret = "" if password is None else f":{password.replace(' ', '%20')}"
         return f"postgresql+psycopg://{LOCKED}{secret}@127.0.0.1:{self.port}/{name}"
 
+    def add_locked(self) -> None:
+        """Create the user who needs a password, with every right."""
+        if (LOCKED,) not in self.sql("SELECT rolname FROM pg_roles"):
+            self.sql(f"CREATE ROLE {LOCKED} LOGIN SUPERUSER PASSWORD '{PASSWORD}'")
+
     def drop(self, url: str) -> None:
         """Remove a database, whoever uses it."""
         self.sql(f"DROP DATABASE IF EXISTS {name_of(url)} WITH (FORCE)")

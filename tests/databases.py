@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from fuzz.postgres import PostgresServer, missing
+from fuzz.postgres import PASSWORD, PostgresServer, missing, name_of
 from sqlalchemy import create_engine
 
 from ostinato.store import Store
@@ -70,6 +70,15 @@ def place(backend: str, tmp_path: Path, request: pytest.FixtureRequest) -> Itera
         return
     with on(request.getfixturevalue("postgres"))() as url:
         yield url
+
+
+@pytest.fixture
+def locked(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The URL of an empty database whose user needs a password, which is in the environment alone."""
+    postgres.add_locked()
+    with on(postgres)() as url:
+        monkeypatch.setenv("PGPASSWORD", PASSWORD)
+        yield postgres.locked_url(name_of(url), None)
 
 
 def run_sql(place: str, script: str) -> list[tuple]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.databases import locked, postgres
 from tests.loop.placement.cluster import three_nodes
 
 SERVER = """
@@ -47,3 +48,6 @@ def cluster(modules: Path) -> Iterator[Any]:
     os.environ.pop("PYTHONPATH")
     if before is not None:
         os.environ["PYTHONPATH"] = before
+
+
+__all__ = ["cluster", "locked", "modules", "postgres"]

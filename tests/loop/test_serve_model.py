@@ -17,7 +17,7 @@ from ostinato.loop.serve_model import ServeModelConfig, ServeModelError, find_mo
 from ostinato.model.config import ModelConfig
 from ostinato.model.create import create
 from ostinato.model.tokenizer import IM_END, Tokenizer
-from ostinato.store import Store
+from ostinato.store import Store, StoreError
 from ostinato.types import Turn
 
 TOKENIZER = Tokenizer.train(["the file holds the answer " * 4], 300)
@@ -66,6 +66,12 @@ def recorded(store: Path) -> list[Turn]:
         return [turn for session in record.sessions() for turn in record.turns(session.id)]
     finally:
         record.close()
+
+
+def test_a_database_with_its_password_is_refused() -> None:
+    with pytest.raises(StoreError, match="holds a password") as refused:
+        ServeModelConfig(model="m", store="postgresql://ada:guessed@db/name")
+    assert "guessed" not in str(refused.value)
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from ostinato.dashboard.app import create_app
 from ostinato.dashboard.reading.base import LoopSide, RecordSource
 from ostinato.dashboard.text.lexicon import Lexicon
 from ostinato.store import Store, StoreError
+from ostinato.store.config import record_of
 from ostinato.web.protocol import LIMITS, allow_connections, listen
 
 BACKLOG = 128
@@ -36,7 +37,7 @@ def open_reading(
     """
     lexicon = None if checkpoint is None else Lexicon.load(checkpoint)
     others = tuple(
-        RecordSource(store=_open(str(each / "store.db")), lexicon=None, name=each.name, directory=each)
+        RecordSource(store=_open(record_of(each)), lexicon=None, name=each.name, directory=each)
         for each in beside
     )
     return RecordSource(

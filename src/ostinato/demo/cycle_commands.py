@@ -122,7 +122,7 @@ def _status(options: argparse.Namespace) -> int:
     from ostinato.store.cycle_log import cycle_log
 
     run = Run(directory=options.directory)
-    if not run.store_path.exists():
+    if not run.has_record:
         return _complain(f"{options.directory} holds no run: name one with --directory")
     with closing(run.open_store()) as store:
         entries, arms = cycle_log(store), store.arms()
@@ -146,7 +146,7 @@ def _say(options: argparse.Namespace) -> int:
     from ostinato.store.cycle_log import CycleAction
 
     run = Run(directory=options.directory)
-    if not run.store_path.exists():
+    if not run.has_record:
         return _complain(f"{options.directory} holds no run: name one with --directory")
     with closing(run.open_store()) as store:
         try:

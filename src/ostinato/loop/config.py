@@ -15,6 +15,7 @@ from ostinato.model.config import ModelConfig
 from ostinato.rewards.live.definition import LIVE, LiveDefinition, read_definition
 from ostinato.rewards.practice.definition import PRACTICE, PracticeDefinition, read_practice_definition
 from ostinato.rollout.config import PracticeConfig
+from ostinato.store.config import StoreConfig
 from ostinato.tasks.base import IMPORTED, TaskError
 from ostinato.tasks.packed import SUFFIX as PACKED
 from ostinato.tasks.packed import PackedSource
@@ -227,6 +228,7 @@ class RunConfig:
     live: LiveConfig = field(default_factory=LiveConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     placement: PlacementConfig = field(default_factory=PlacementConfig)
+    store: StoreConfig = field(default_factory=StoreConfig)
 
 
 def taught_profiles(config: RunConfig) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ the owner's process.
 A folder goes on while something of its schedule is not done. Meanwhile the sandbox, the engines and the
 schedule may change, between two cycles the live traffic too; any other change is refused. A finished folder
 is moved aside and a run starts afresh. Only `--fresh` deletes, and never what people left: keys, consents,
-live sessions.
+live sessions. A database server is neither moved nor emptied: a run that starts afresh is given an empty one.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -25,6 +25,8 @@ from ostinato.config import ConfigError, dump, load
 from ostinato.loop.config import FIXED, RunConfig
 from ostinato.loop.people import people
 from ostinato.loop.run import Run, write_whole
+from ostinato.store import Store
+from ostinato.store.config import StoreConfig
 from ostinato.store.sql.sqlite_file import is_open_elsewhere
 
 
@@ -83,16 +85,31 @@ def open_run(run: Run, config: RunConfig, *, fresh: bool) -> Opened:
     """Open an owned folder for a run with the settings `config`.
 
     Raises RunError when the folder holds something else than a run, or an unfinished one of other settings,
-    or when `fresh` would delete what people left or a store that a process has open.
+    when `fresh` would delete what people left or a store that a process has open, and when a run that starts
+    afresh names a database with the record of another one.
     """
     if not _is_empty(run) and not run.config.exists():
         raise RunError(f"{run.directory} holds something else than a run: name an empty or a new folder")
     resumed = not fresh and _goes_on(run, config)
+    if not resumed:
+        _refuse_used(config.store)
     notice = f"resumes in {run.directory}" if resumed else _make_room(run, fresh=fresh)
     for path in (run.tasks, run.logs, run.objects_path, run.directory / "checkpoints"):
         path.mkdir(parents=True, exist_ok=True)
     write_whole(run.config, dump(config))
     return Opened(run=run, notice=notice, resumed=resumed)
+
+
+def _refuse_used(config: StoreConfig) -> None:
+    """Raise RunError for a database that a run has recorded in: one record holds one chain of weights."""
+    if not config.url:
+        return
+    with closing(Store.open(config.url)) as store:
+        if store.sessions(limit=1) or store.versions():
+            raise RunError(
+                f"{store.database.where} holds the record of another run, which no run deletes or mixes with "
+                "its own: create a new database with createdb, and name that one in [store] url"
+            )
 
 
 def _goes_on(run: Run, config: RunConfig) -> bool:

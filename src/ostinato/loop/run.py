@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from ostinato.config import read
 from ostinato.store import Store
+from ostinato.store.config import has_record, record_of
 from ostinato.store.objects import Objects
 
 T = TypeVar("T")
@@ -52,7 +53,17 @@ class Run:
 
     @property
     def store_path(self) -> Path:
+        """The SQLite file of the record, for a run whose settings name no database."""
         return self.directory / "store.db"
+
+    @property
+    def store(self) -> str:
+        """The record: the URL in the run's settings, or the SQLite file."""
+        return record_of(self.directory)
+
+    @property
+    def has_record(self) -> bool:
+        return has_record(self.directory)
 
     @property
     def objects_path(self) -> Path:
@@ -70,7 +81,7 @@ class Run:
         return self.directory / "checkpoints" / name
 
     def open_store(self) -> Store:
-        return Store.open(self.store_path)
+        return Store.open(self.store)
 
     def open_objects(self) -> Objects:
         return Objects.open(self.objects_path)

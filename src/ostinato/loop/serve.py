@@ -42,9 +42,7 @@ async def _serve(run: Run, port: int, aliases: Sequence[str], console: Console, 
     async with Services(run) as services:
         version = engine_settings(load(RunConfig, run.config), run, deployed.version)
         engine = await services.start("serve-engine", "ostinato.engine.server", version)
-        door = GatewayServerConfig(
-            store=str(run.store_path), checkpoint=start, port=port, aliases=tuple(aliases)
-        )
+        door = GatewayServerConfig(store=run.store, checkpoint=start, port=port, aliases=tuple(aliases))
         gateway = await services.start("serve-gateway", "ostinato.gateway.server", door)
         store.set_arms([Arm(name=CHAMPION, version=deployed.version, share=1.0, engines=(engine.url,))])
         for line in held_back(store):
@@ -68,7 +66,7 @@ def held_back(store: Store) -> list[str]:
 
 
 def _check(run: Run) -> None:
-    if not run.store_path.exists():
+    if not run.has_record:
         raise RunError(f"{run.directory} holds no run: name one with --directory, or run `ostinato demo`")
 
 

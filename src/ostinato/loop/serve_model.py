@@ -27,6 +27,7 @@ from ostinato.loop.services import Service, Services
 from ostinato.loop.trial import CHAMPION
 from ostinato.store import Store
 from ostinato.store.accounts import hash_key, new_key
+from ostinato.store.config import refuse_password
 from ostinato.store.wire import abilities_from_json
 from ostinato.types import Abilities, Arm
 
@@ -70,6 +71,7 @@ class ServeModelConfig:
     """The interpreter that has vLLM."""
 
     def __post_init__(self) -> None:
+        refuse_password(self.store)
         here = self.objects or self.arguments or self.tensor_parallel > 1 or self.backend != "auto"
         if self.engines and here:
             raise ServeModelError(
@@ -86,7 +88,7 @@ async def serve_model(config: ServeModelConfig, console: Console) -> int:
     """
     checkpoint = await asyncio.to_thread(find_model, config.model, tokenizer_only=bool(config.engines))
     with owned(config.directory, "serve") as run:
-        store = Store.open(config.store or str(run.store_path))
+        store = Store.open(config.store or run.store)
         try:
             async with Services(run) as services:
                 engines = await _start_engines(services, config, checkpoint)
@@ -95,7 +97,7 @@ async def serve_model(config: ServeModelConfig, console: Console) -> int:
                 )
                 _point_arms(store, engines)
                 _say(console, config, gateway, engines, store)
-                where = config.store or str(run.store_path)
+                where = config.store or run.store
                 shown = ("--store", where, "--checkpoint", str(checkpoint))
                 with dashboard_beside(run.logs / "dashboard.log", *shown) as beside:
                     console.print(beside.words, soft_wrap=True)
@@ -193,7 +195,7 @@ def find_model(model: str, *, tokenizer_only: bool = False) -> Path:
 
 def _gateway(config: ServeModelConfig, run: Run, checkpoint: Path) -> GatewayServerConfig:
     return GatewayServerConfig(
-        store=config.store or str(run.store_path),
+        store=config.store or run.store,
         checkpoint=checkpoint,
         host=config.host,
         port=config.port,

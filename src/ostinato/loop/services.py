@@ -9,20 +9,21 @@ never in the file.
 import asyncio
 import json
 import logging
+import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import aiohttp
 
-from ostinato.config import dump_tables
 from ostinato.loop.placement.base import Place, PlacementError, ServiceCommand, ServicePlacement
 from ostinato.loop.placement.config import KINDS
 from ostinato.loop.placement.local import LocalPlacement
-from ostinato.loop.run import Run, write_whole
+from ostinato.loop.run import Run
+from ostinato.loop.settings_file import SettingsFile
+from ostinato.store.config import PASSWORD
 from ostinato.web.secret import ENGINE_SECRET, new_secret
 
 log = logging.getLogger(__name__)
@@ -42,36 +43,13 @@ PAUSE_S = 1.0
 """Seconds between a start that failed and the next attempt."""
 KNOWN_TO_ENGINES = {"engine", "gateway", "sampler"}
 """The kinds of services that get the secret of the run's engines."""
-
-
+USE_THE_RECORD = {"gateway", "search", "sampler", "learner"}
+"""The kinds of services that get the password of the record's database."""
 NOTHING: Mapping[str, str] = {}
 
 
 class ServiceError(RuntimeError):
     """A process did not start, or died more often than it may."""
-
-
-class SettingsFile:
-    """The settings of all processes of a run: one TOML table for each, which it reads at its start."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._tables: dict[str, Any] = {}
-
-    def put(self, name: str, settings: Any) -> None:
-        """Write the table of a process; `settings` is the dataclass that its module reads."""
-        self._tables[name] = settings
-        write_whole(self.path, dump_tables(self._tables))
-
-    def port(self, name: str) -> int:
-        """Return the port that a process is to take, 0 for any."""
-        return int(getattr(self._tables[name], "port", 0))
-
-    def change(self, name: str, **settings: Any) -> None:
-        """Change those settings of a process that it has; it reads them when it is started again."""
-        known = {each.name for each in fields(self._tables[name])}
-        ours = {key: value for key, value in settings.items() if key in known}
-        self.put(name, replace(self._tables[name], **ours))
 
 
 class Service:
@@ -84,7 +62,7 @@ class Service:
         self,
         name: str,
         module: str,
-        settings: "SettingsFile",
+        settings: SettingsFile,
         logs: Path,
         placement: ServicePlacement,
         *,
@@ -355,7 +333,7 @@ class Services:
         With `keep`, wait for its ready line and restart it when it dies. `environment` is for secrets.
         """
         self._settings.put(name, settings)
-        secret = {ENGINE_SECRET: self.secret} if KINDS.get(module) in KNOWN_TO_ENGINES else {}
+        secret = self._secrets(KINDS.get(module, module))
         service = Service(
             name,
             module,
@@ -368,6 +346,12 @@ class Services:
         )
         self._running.append(service)
         return await service.start()
+
+    def _secrets(self, kind: str) -> dict[str, str]:
+        secrets = {ENGINE_SECRET: self.secret} if kind in KNOWN_TO_ENGINES else {}
+        if kind in USE_THE_RECORD and PASSWORD in os.environ:
+            secrets[PASSWORD] = os.environ[PASSWORD]  # a node of a cluster has another environment
+        return secrets
 
     def _give_up(self, error: ServiceError) -> None:
         if not self._given_up.done():

@@ -199,12 +199,10 @@ async def open_workshop(config: RunConfig, run: Run, show: Display) -> AsyncIter
     """Open the store, the sandbox backend and the gateway; close them when the block ends."""
     async with contextlib.AsyncExitStack() as stack:
         store = run.open_store()
-        placement = open_placement(config.placement, run.directory, local_store=True)
+        placement = open_placement(config.placement, run.directory, local_store=config.store.on_one_machine)
         services = await stack.enter_async_context(Services(run, placement))
         await placement.reserve(standing(config))
-        door = GatewayServerConfig(
-            store=str(run.store_path), checkpoint=run.checkpoint(START), port=config.live.port
-        )
+        door = GatewayServerConfig(store=run.store, checkpoint=run.checkpoint(START), port=config.live.port)
         gateway = await services.start("gateway", "ostinato.gateway.server", door)
         search = await _search(services, config, run)
         backend = await choose_backend(config.sandbox)
@@ -237,5 +235,5 @@ async def _search(services: Services, config: RunConfig, run: Run) -> Service | 
     """Start the search service beside the gateway, where the profile shows its tool to the model."""
     if not _shows_search(config):
         return None
-    settings = SearchConfig(cache=run.store_path.with_name("search.db"), store=str(run.store_path))
+    settings = SearchConfig(cache=run.store_path.with_name("search.db"), store=run.store)
     return await services.start("search", "ostinato.search.server", settings)

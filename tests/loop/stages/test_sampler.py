@@ -1,4 +1,5 @@
-"""Practice with samplers in processes of their own, on this machine and on a Ray cluster of three nodes.
+"""Practice with samplers in processes of their own, on this machine and on a Ray cluster of three nodes, with
+the record in a SQLite file and on a PostgreSQL server.
 
 Covers loop/stages/sampler.py and loop/stages/practise.py.
 """
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fuzz.postgres import PASSWORD, PostgresServer, name_of
 from fuzz.practice import SHAPE
 from tests.test_loop import pids
 
@@ -22,7 +24,7 @@ from ostinato.loop.config import RunConfig
 from ostinato.loop.folder import open_run
 from ostinato.loop.run import START, Run
 from ostinato.loop.stages.prepare import prepare
-from ostinato.store import Ledger, Store
+from ostinato.store import Ledger
 
 pytestmark = pytest.mark.slow
 PRACTICE = """
@@ -79,7 +81,7 @@ def finish(folder: Path, name: str, text: str) -> dict[str, Any]:
 
 def whole(directory: Path) -> None:
     """Nothing was trained twice, and everything has an end."""
-    store = Store.open(directory / "store.db")
+    store = Run(directory=directory).open_store()
     ledger = Ledger(store)
     assert (ledger.trained_twice(), ledger.unended(), ledger.unaccounted()) == (0, 0, 0)
     store.close()
@@ -122,3 +124,48 @@ def test_a_conductor_that_is_killed_goes_on_on_the_cluster(cluster: Any, tmp_pat
     process.wait()
     finish(tmp_path, "killed", text)
     whole(tmp_path / "killed")
+
+
+def in_database(url: str) -> str:
+    return f'\n[store]\nurl = "{url}"\n'
+
+
+def secrets_in(directory: Path) -> list[Path]:
+    """Return the files of a run that hold the password of its database."""
+    files = [path for path in directory.rglob("*") if path.is_file()]
+    return [path for path in files if PASSWORD.encode() in path.read_bytes()]
+
+
+def arguments_of(directory: Path) -> str:
+    """Return the command lines of the processes that work for a run."""
+    lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    return "\n".join(line.decode() for line in lines if str(directory).encode() in line)
+
+
+@pytest.mark.postgres
+def test_a_run_records_in_a_database_though_a_sampler_and_the_server_are_killed(
+    postgres: PostgresServer, locked: str, tmp_path: Path, start: Path
+) -> None:
+    folder, text = tmp_path / "many", settings(start, samplers=2) + in_database(locked)
+    process = begin(tmp_path, "many", text)
+    kill_one("ostinato.loop.stages.sampler", folder)
+    assert PASSWORD not in arguments_of(folder)
+    os.kill(postgres.backends(name_of(locked))[0], signal.SIGKILL)  # the server ends all others and recovers
+    assert process.wait() == 0, (tmp_path / "many.log").read_text()[-3000:]
+    whole(folder)
+    assert not (folder / "store.db").exists() and not secrets_in(folder)
+    again = begin(tmp_path, "many", text)
+    assert again.wait() == 2 and "holds the record of another run" in (tmp_path / "many.log").read_text()
+    assert (folder / "report.json").exists()
+
+
+@pytest.mark.ray
+@pytest.mark.postgres
+def test_a_run_on_a_cluster_records_in_a_database(
+    cluster: Any, locked: str, tmp_path: Path, start: Path
+) -> None:
+    table = f'\n[placement]\nkind = "ray"\naddress = "{cluster.address}"\n' + in_database(locked)
+    report = finish(tmp_path, "ray", settings(start, samplers=2, versions=2) + table)
+    assert report["practice"]["version"] == 2
+    whole(tmp_path / "ray")
+    assert not secrets_in(tmp_path / "ray")

@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from fuzz.postgres import LOCKED, PASSWORD, PostgresServer, missing, name_of
+from fuzz.postgres import PASSWORD, PostgresServer, missing, name_of
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.store.builders import session, start_python, turn
@@ -275,8 +275,7 @@ def test_a_full_server_is_named_and_goes_on_once_there_is_space(
 def test_the_password_is_needed_and_never_shown(
     postgres: PostgresServer, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    postgres.sql(f"DROP ROLE IF EXISTS {LOCKED}")
-    postgres.sql(f"CREATE ROLE {LOCKED} LOGIN SUPERUSER PASSWORD '{PASSWORD}'")
+    postgres.add_locked()
     name = name_of(place)
     Store.open(postgres.locked_url(name)).start_session(session())
     with pytest.raises(StoreError, match="password in PGPASSWORD") as wrong:

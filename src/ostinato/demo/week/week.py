@@ -106,7 +106,7 @@ def run_week(directory: Path, plan: WeekPlan, show: Any = None, *, opened: type[
         start = max(BEGAN, _last_moment(store))
 
     async def main(now: Callable[[], float]) -> Week:
-        with closing(Store.open(run.store_path, now)) as store:
+        with closing(Store.open(run.store, now)) as store:
             shop = opened(config, run, store, open_policies(run), show)
             return await _live(shop, plan)
 

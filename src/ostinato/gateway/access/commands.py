@@ -76,10 +76,11 @@ def _common(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 def _run(command: Command, options: argparse.Namespace) -> int:
     from ostinato.store import Store, StoreError
+    from ostinato.store.config import has_record, record_of
 
-    path = options.store or str(options.directory / "store.db")
-    if options.store is None and not Path(path).exists():
+    if options.store is None and not has_record(options.directory):
         return _wrong(f"{options.directory} holds no run: name one with --directory, or a file with --store")
+    path = options.store or record_of(options.directory)
     try:
         store = Store.open(path)
         try:

@@ -168,8 +168,8 @@ class RayPlacement:
             )
         if self._local_store and about.machine != self._own.machine:
             raise PlacementError(
-                f"{about.node} is another machine than {self._own.node}, and the store is a SQLite file, "
-                "which one machine alone can use: name a Postgres with [store] url"
+                f"{about.node} is another machine than {self._own.node}, which alone reaches the record, a "
+                "SQLite file or a server on its loopback: name a PostgreSQL for both with [store] url"
             )
 
     async def aclose(self) -> None:

@@ -59,8 +59,9 @@ def _dashboard(options: argparse.Namespace) -> int:
         raise MissingExtraError(EXTRA)
     from ostinato.dashboard.server import open_reading, serve
     from ostinato.loop.seen.link import link_of
+    from ostinato.store.config import record_of
 
-    store = options.store or str(options.directory / "store.db")
+    store = options.store or record_of(options.directory)
     checkpoint = options.checkpoint
     if checkpoint is None and options.store is None:
         start = options.directory / "checkpoints" / "start"
@@ -92,8 +93,9 @@ def write(directory: Path, path: Path, *, beside: Sequence[Path] = (), caveat: s
     from ostinato.dashboard.report import write_report
     from ostinato.dashboard.server import open_reading
     from ostinato.loop.seen.link import link_of
+    from ostinato.store.config import record_of
 
-    store = str(directory / "store.db")
+    store = record_of(directory)
     reading = open_reading(store, None, directory=directory, loop=link_of(directory), beside=beside)
     try:
         write_report(reading, path, caveat=caveat)

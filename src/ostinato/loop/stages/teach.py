@@ -21,7 +21,7 @@ async def teach(shop: Workshop) -> Taught:
     """Run lessons and supervised fine-tuning side by side; version 0 is published."""
     config, settings, run = shop.config, shop.config.teach, shop.run
     trainer_settings = SftProcess(
-        store=str(run.store_path),
+        store=run.store,
         objects=str(run.objects_path),
         checkpoint=run.checkpoint(START),
         out=run.checkpoint("taught"),

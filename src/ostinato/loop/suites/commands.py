@@ -329,7 +329,7 @@ async def _shop(order: BenchOrder, stack: AsyncExitStack) -> Any:
     from ostinato.loop.run import Run
     from ostinato.loop.workshop import open_workshop
 
-    if not Run(directory=order.directory).store_path.exists():
+    if not Run(directory=order.directory).has_record:
         raise RunError(f"{order.directory} holds no run: name one with --directory, or run `ostinato demo`")
     run = stack.enter_context(owned(order.directory, "bench run"))
     known = {each.version for each in run.open_store().versions()}

@@ -36,7 +36,7 @@ def _refresh(options: argparse.Namespace) -> int:
     from ostinato.store.passes import Passes
 
     run = Run(directory=options.directory)
-    if not run.store_path.exists():
+    if not run.has_record:
         print(f"ostinato bench: {options.directory} holds no run: name one with --directory", file=sys.stderr)  # noqa: T201
         return WRONG
     suite = open_suite(options.suite)

@@ -31,7 +31,7 @@ class Database:
     """A database that any number of processes and threads may open at once; each write is one transaction."""
 
     def __init__(self, url_or_path: str | Path) -> None:
-        self.url = _url(url_or_path)
+        self.url = read_url(url_or_path)
         self.where = self.url.render_as_string(hide_password=True)
         self._backend = _backend(self.url)
         self._turn_to_write = threading.Lock()
@@ -100,6 +100,16 @@ class Database:
         """Note, inside a transaction, that purged rows lie in a file after its commit until `scrub`."""
         self._backend.must_scrub(connection)
 
+    def sizes(self) -> dict[str, int]:
+        """Return the bytes of each table with its indexes; empty where the database does not say."""
+        with translated(self.where):
+            return self._backend.sizes()
+
+    def vacuum(self) -> None:
+        """Give the place of removed values back, to the disk or to new values."""
+        with self._turn_to_write, translated(self.where):
+            self._backend.vacuum()
+
     def scrub(self, patience_s: float = SCRUB_S) -> bool:
         """Remove purged rows from the files of the database, where the commit alone does not do that.
 
@@ -110,7 +120,8 @@ class Database:
             return self._backend.scrub(patience_s)
 
 
-def _url(url_or_path: str | Path) -> URL:
+def read_url(url_or_path: str | Path) -> URL:
+    """Return the URL of a SQLite file or a server. Raises StoreError, which hides passwords, for neither."""
     if isinstance(url_or_path, Path) or "://" not in url_or_path:
         return URL.create("sqlite", database=str(url_or_path))
     try:
@@ -127,10 +138,26 @@ def _backend(url: URL) -> SqlBackend:
     return BACKENDS[dialect](url)
 
 
+def layout_of(url_or_path: str | Path) -> int | None:
+    """Return the layout of a database, which is left as it is; None where there are no tables yet."""
+    url = read_url(url_or_path)
+    backend = _backend(url)
+    try:
+        with translated(url.render_as_string()), backend.read() as connection:
+            return _layout(connection)
+    finally:
+        backend.close()
+
+
+def _layout(connection: Connection) -> int | None:
+    if not inspect(connection).has_table(counters.name):
+        return None
+    layout: int | None = connection.scalar(select(counters.c.value).where(counters.c.name == "schema"))
+    return layout
+
+
 def _create(connection: Connection, where: str) -> None:
-    layout = None
-    if inspect(connection).has_table(counters.name):
-        layout = connection.scalar(select(counters.c.value).where(counters.c.name == "schema"))
+    layout = _layout(connection)
     if layout is None:
         METADATA.create_all(connection)
         connection.execute(counters.insert(), {"name": "schema", "value": SCHEMA})

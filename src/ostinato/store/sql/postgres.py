@@ -12,7 +12,7 @@ is killed would lose the others.
 import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -47,6 +47,10 @@ DEFAULTS = {"connect_timeout": 10, "tcp_user_timeout": int(1000 * BUSY_S), "appl
 FLUSHED = (
     "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
 )
+SIZES = """
+SELECT relname, pg_total_relation_size(oid) FROM pg_class
+WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace
+"""
 PURGED_OF = "SELECT session_id FROM purges WHERE session_id = ANY(%(ids)s) LIMIT 1"
 DIALECT: Any = postgresql.psycopg.dialect(paramstyle="pyformat")  # type: ignore[no-untyped-call]
 
@@ -151,6 +155,15 @@ class PostgresServer:
 
     def scrub(self, patience_s: float) -> bool:
         return True
+
+    def sizes(self) -> dict[str, int]:
+        with self.read() as connection:
+            return {row[0]: row[1] for row in connection.exec_driver_sql(SIZES)}
+
+    def vacuum(self) -> None:
+        """Mark the place of removed values as free for new ones; the server's files do not shrink."""
+        with closing(self.own_connection()) as connection:
+            connection.execute("VACUUM (ANALYZE)")
 
     def close(self) -> None:
         if self._recordings is not None:

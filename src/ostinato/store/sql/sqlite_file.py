@@ -16,6 +16,7 @@ from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, Select, Table, create_engine, event, update
 from sqlalchemy.dialects import sqlite
+from sqlalchemy.exc import OperationalError
 
 from ostinato.store.sql.backend import SET_ENDING, Recording
 from ostinato.store.sql.errors import ADVICE, BUSY_S, StoreError, translated
@@ -43,6 +44,7 @@ PRAGMAS = (
 IS_PURGED = "SELECT 1 FROM purges WHERE session_id = ?"
 HAS_SESSION = "SELECT 1 FROM sessions WHERE id = ?"
 LAST_TURN = "SELECT max(number) FROM turns WHERE session_id = ?"
+SIZES = "SELECT m.tbl_name, sum(s.pgsize) FROM dbstat s JOIN sqlite_master m USING (name) GROUP BY m.tbl_name"
 NAMED = sqlite.dialect(paramstyle="named")
 
 
@@ -111,6 +113,21 @@ class SqliteFile:
                 return finish_scrub(connection)
             finally:
                 connection.execute(f"PRAGMA busy_timeout={int(1000 * BUSY_S)}").close()
+
+    def sizes(self) -> dict[str, int]:
+        with self.engine.connect() as connection:
+            try:
+                rows = connection.exec_driver_sql(SIZES).all()
+            except OperationalError:  # this SQLite was built without the table `dbstat`
+                return {}
+        return {row[0]: row[1] for row in rows}
+
+    def vacuum(self) -> None:
+        """Write the file anew without its empty pages; this waits for other writers, as any write does."""
+        with self.engine.connect() as pooled:
+            connection: Any = pooled.connection.dbapi_connection
+            connection.execute("VACUUM").close()
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
 
     def close(self) -> None:
         if self._recordings is not None:

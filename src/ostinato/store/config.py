@@ -1,0 +1,84 @@
+"""The table `[store]` of a run's file, and the record of a run folder."""
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from ostinato.store.sql.database import read_url
+from ostinato.store.sql.errors import StoreError
+
+PASSWORD = "PGPASSWORD"  # noqa: S105 - the name of the variable
+"""The environment variable in which PostgreSQL's clients look for the password."""
+OF_THIS_MACHINE = {"localhost", "127.0.0.1", "::1"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreConfig:
+    """The place of a run's record.
+
+    >>> StoreConfig(url="postgresql://ada@db.example/ostinato").on_one_machine
+    False
+    """
+
+    url: str = ""
+    """The URL of a PostgreSQL database, which processes on any machine can use; empty takes a SQLite file in
+    the run folder. The password is in PGPASSWORD or in ~/.pgpass, and never here."""
+
+    def __post_init__(self) -> None:
+        if not self.url:
+            return
+        try:
+            refuse_password(self.url)
+            kind = read_url(self.url).get_backend_name()
+        except StoreError as error:
+            raise ValueError(str(error)) from None
+        if kind != "postgresql":
+            raise ValueError(
+                f"url names a {kind} database: write postgresql://USER@HOST/NAME, or leave it out for a "
+                "SQLite file in the run folder"
+            )
+
+    @property
+    def on_one_machine(self) -> bool:
+        """Whether other machines cannot reach the record at this address."""
+        if not self.url:
+            return True
+        url = read_url(self.url)
+        named = url.query.get("host", url.host or "")
+        hosts = named if isinstance(named, tuple) else tuple(named.split(","))
+        return all(not host or host in OF_THIS_MACHINE or host.startswith("/") for host in hosts)
+
+
+def refuse_password(url: str) -> None:
+    """Raise StoreError for a URL with a password in it, which this process would write into files and onto
+    command lines."""
+    if "://" not in url:
+        return
+    parsed = read_url(url)
+    if parsed.password is not None or {"password", "sslpassword"} & parsed.query.keys():
+        where = parsed.difference_update_query(("password", "sslpassword")).render_as_string()
+        raise StoreError(
+            f"the URL {where} holds a password, which everybody could read in the run folder: leave it out, "
+            f"and put it into {PASSWORD} or into ~/.pgpass"
+        )
+
+
+def record_of(folder: Path) -> str:
+    """Return the record of a run folder: the URL in the settings that the run kept, or else its SQLite file.
+
+    Raises StoreError when the settings cannot be read.
+    """
+    settings = folder / "config.toml"
+    try:
+        table = tomllib.loads(settings.read_text()).get("store", {})
+    except (FileNotFoundError, NotADirectoryError):
+        table = {}
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{settings} cannot be read: {error}") from error
+    return str(table.get("url") or folder / "store.db")
+
+
+def has_record(folder: Path) -> bool:
+    """Return whether a run folder has a record; that of a server is taken to be there."""
+    place = record_of(folder)
+    return "://" in place or Path(place).exists()
