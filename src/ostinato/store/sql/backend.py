@@ -22,6 +22,13 @@ class Recording(Protocol):
         """Insert rows of all columns, except those whose key is already there. Return how many are new."""
         ...
 
+    def contexts_before(
+        self, turns: Sequence[tuple[str, int]], most: int
+    ) -> Sequence[Sequence[tuple[int, int, bytes]]]:
+        """Return the number, length and digest of the contexts of the `most` turns before each of these,
+        which are given by session and number."""
+        ...
+
     def all(self, query: Select[Any], values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         """Return the rows of a query whose parameters are named in `values`."""
         ...

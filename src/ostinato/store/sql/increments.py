@@ -18,9 +18,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import bindparam, select
-
-from ostinato.store.sql import schema
 from ostinato.store.sql.backend import Recording
 from ostinato.store.sql.errors import StoreError
 from ostinato.store.sql.row_conversion import Row, pack_ints, turn_of, turn_row
@@ -32,14 +29,6 @@ MOST_TRIED = 64
 DIGEST_BYTES = 16
 BYTES_OF_AN_ID = 4
 LOST = "its prompt is lost"
-_column = schema.turns.c
-CONTEXTS = select(_column.number, _column.length, _column.digest).where(
-    _column.session_id == bindparam("session"),
-    _column.number < bindparam("number"),
-    _column.number >= bindparam("oldest"),
-    _column.length.is_not(None),
-)
-"""One look-up in the index of a session's turns, which holds these columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +44,12 @@ def rows_of(to: Recording, turns: Sequence[Turn]) -> list[Row]:
     """Return the rows of turns that are about to be recorded, each as an increment where it can be one."""
     recorded: dict[str, list[TurnContext]] = {}
     rows = []
+    later = [(turn.session_id, turn.index) for turn in turns if turn.index]
+    before = iter(to.contexts_before(later, MOST_TRIED))
     for turn in turns:
         known = [one for one in recorded.get(turn.session_id, ()) if one.number < turn.index]
         if turn.index:
-            numbers = {"number": turn.index, "oldest": turn.index - MOST_TRIED}
-            known += [TurnContext(*row) for row in to.all(CONTEXTS, {"session": turn.session_id, **numbers})]
+            known += [TurnContext(*row) for row in next(before)]
         prompt = pack_ints(turn.prompt_ids)
         base, digest = _matched(prompt, known)
         row = turn_row(turn) | {

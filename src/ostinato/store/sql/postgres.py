@@ -51,6 +51,13 @@ SIZES = """
 SELECT relname, pg_total_relation_size(oid) FROM pg_class
 WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace
 """
+CONTEXTS = """
+SELECT asked.place, turns.number, turns.length, turns.digest
+FROM unnest(%(sessions)s::text[], %(numbers)s::bigint[]) WITH ORDINALITY AS asked (session, number, place)
+JOIN turns ON turns.session_id = asked.session AND turns.number < asked.number
+    AND turns.number >= asked.number - %(most)s AND turns.length IS NOT NULL
+"""
+"""One look-up for all turns of a call, since each question is a way to the server and back."""
 PURGED_OF = "SELECT session_id FROM purges WHERE session_id = ANY(%(ids)s) LIMIT 1"
 DIALECT: Any = postgresql.psycopg.dialect(paramstyle="pyformat")  # type: ignore[no-untyped-call]
 
@@ -254,6 +261,17 @@ class PostgresRecording:
         with self._connection.cursor() as cursor:
             cursor.executemany(_insert(table), ordered)
             return cursor.rowcount
+
+    def contexts_before(
+        self, turns: Sequence[tuple[str, int]], most: int
+    ) -> Sequence[Sequence[tuple[int, int, bytes]]]:
+        found: list[list[tuple[int, int, bytes]]] = [[] for _ in turns]
+        if turns:
+            sessions, numbers = zip(*turns, strict=True)
+            asked = {"sessions": list(sessions), "numbers": list(numbers), "most": most}
+            for place, *context in self._connection.execute(CONTEXTS, asked):
+                found[place - 1].append((context[0], context[1], context[2]))
+        return found
 
     def all(self, query: Select[Any], values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         return self._connection.execute(_compiled(query), values).fetchall()

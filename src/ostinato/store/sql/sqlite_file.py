@@ -45,6 +45,11 @@ IS_PURGED = "SELECT 1 FROM purges WHERE session_id = ?"
 HAS_SESSION = "SELECT 1 FROM sessions WHERE id = ?"
 LAST_TURN = "SELECT max(number) FROM turns WHERE session_id = ?"
 SIZES = "SELECT m.tbl_name, sum(s.pgsize) FROM dbstat s JOIN sqlite_master m USING (name) GROUP BY m.tbl_name"
+CONTEXTS = (
+    "SELECT number, length, digest FROM turns "
+    "WHERE session_id = ? AND number < ? AND number >= ? AND length IS NOT NULL"
+)
+"""One look-up in the index of a session's turns, which holds these columns."""
 NAMED = sqlite.dialect(paramstyle="named")
 
 
@@ -215,6 +220,14 @@ class SqliteRecording:
     def insert_new(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> int:
         self._bytes += sum(len(value) for row in rows for value in row.values() if type(value) is bytes)
         return self._connection.executemany(_insert(table), rows).rowcount if rows else 0
+
+    def contexts_before(
+        self, turns: Sequence[tuple[str, int]], most: int
+    ) -> Sequence[Sequence[tuple[int, int, bytes]]]:
+        return [
+            self._connection.execute(CONTEXTS, (session, number, number - most)).fetchall()
+            for session, number in turns
+        ]
 
     def all(self, query: Select[Any], values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         return self._connection.execute(_compiled(query), values).fetchall()
