@@ -35,6 +35,7 @@ from ostinato.loop.weights import register as register_weights
 from ostinato.rewards.live.commands import register as register_rewards
 from ostinato.sandbox.doctor import register as register_doctor
 from ostinato.sandbox.environment.commands import register as register_build
+from ostinato.store.commands import register as register_store
 
 DONE, FAILED, WRONG = 0, 1, 2
 INTERRUPTED = 130
@@ -144,6 +145,7 @@ def _parser() -> argparse.ArgumentParser:
     lineage.set_defaults(run=_lineage)
 
     register_accounts(commands)
+    register_store(commands)
     register_doctor(commands, KINDS, facts=engine_facts)
     register_sandbox(commands)
     register_weights(commands)
@@ -248,7 +250,7 @@ def _lineage(options: argparse.Namespace) -> int:
     from ostinato.loop.run import Run
 
     run = Run(directory=options.directory)
-    if not run.store_path.exists():
+    if not run.has_record:
         return _wrong(f"{options.directory} holds no run: name one with --directory, or run `ostinato demo`")
     ancestors = lineage(run.open_store(), options.version)
     Console(highlight=False, markup=False, soft_wrap=True).print(tree(ancestors))

@@ -129,7 +129,8 @@ def _remove_contents(
         kept = or_(turn.c.prompt_ids != b"", turn.c.ids != b"", turn.c.base.is_not(None))
         turns = update(turn).where(turn.c.session_id.in_(some), kept)
         counts["turns"] += connection.execute(turns.values(**NO_TOKENS, **NO_PROMPT)).rowcount
-        samples = update(sample).where(sample.c.session_id.in_(some), sample.c.ids != b"")
+        left = or_(sample.c.ids != b"", sample.c.mask != b"")  # a compaction leaves the mask alone
+        samples = update(sample).where(sample.c.session_id.in_(some), left)
         counts["samples"] += connection.execute(samples.values(**NO_TOKENS, mask=b"", routes=None)).rowcount
         for table in (schema.signals, schema.events, schema.rewards):
             counts[table.name] += _delete(connection, table, table.c.session_id.in_(some))

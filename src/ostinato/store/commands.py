@@ -1,0 +1,117 @@
+"""`ostinato store`: what a record consists of, its layout, and the place that it takes."""
+
+import argparse
+import json
+import sys
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+DONE, WRONG = 0, 2
+MB = 2**20
+WOULD = "nothing was changed: add --yes to do it"
+
+
+def register(commands: Any) -> None:
+    """Add `store` and its commands to the subparsers of `ostinato`."""
+    group = commands.add_parser("store", help="see, migrate and compact a record").add_subparsers(
+        required=True, metavar="COMMAND"
+    )
+    info = _common(group.add_parser("info", help="the layout, and rows and sizes by table and age"))
+    info.set_defaults(run=_info)
+    migrate = _common(group.add_parser("migrate", help="bring the tables to the layout of this version"))
+    migrate.add_argument("--yes", action="store_true", help="do it; without, only say what would be done")
+    migrate.set_defaults(run=_migrate)
+    compact = _common(group.add_parser("compact", help="remove the ledger's tokens of groups that ended"))
+    compact.add_argument(
+        "--older-than", type=float, required=True, metavar="DAYS", help="only of sessions begun before that"
+    )
+    compact.add_argument("--yes", action="store_true", help="do it; without, only say what would be done")
+    compact.set_defaults(run=_compact)
+
+
+def _common(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    parser.add_argument("--directory", type=Path, default=Path("runs/demo"), help="the run folder")
+    parser.add_argument("--store", default=None, help="SQLite file or database URL, instead of a run folder")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _place(options: argparse.Namespace) -> str | None:
+    """Return the record, and None after a complaint when there is none."""
+    from ostinato.store.config import record_of
+
+    place: str = options.store or record_of(options.directory)
+    if "://" in place or Path(place).is_file():
+        return place
+    _complain(f"{place} is no record: name a run folder with --directory, or one with --store")
+    return None
+
+
+def _info(options: argparse.Namespace) -> int:
+    from ostinato.store import Store
+    from ostinato.store.sql.database import layout_of
+    from ostinato.store.sql.schema import SCHEMA
+    from ostinato.store.upkeep import contents
+
+    if (place := _place(options)) is None:
+        return WRONG
+    if (layout := layout_of(place)) != SCHEMA:
+        text = f"layout {layout}; this version of ostinato has {SCHEMA}: `ostinato store migrate`"
+        return _say(options, {"layout": layout, "newest": SCHEMA}, [text])
+    with closing(Store.open(place)) as store:
+        found = contents(store)
+    lines = [f"layout {layout}"]
+    for name, rows in sorted(found.rows.items(), key=lambda row: -found.bytes.get(row[0], row[1])):
+        size = f"{found.bytes[name] / MB:>12,.1f} MB" if name in found.bytes else ""
+        lines.append(f"  {name:<12} {rows:>12,} rows{size}")
+    for age in found.ages:
+        label = "older" if age.days is None else f"up to {age.days} days"
+        lines.append(f"  turns {label:<14} {age.turns:>12,} with {age.bytes / MB:,.1f} MB of tokens")
+    return _say(options, asdict(found), lines)
+
+
+def _migrate(options: argparse.Namespace) -> int:
+    from ostinato.store import Store
+    from ostinato.store.sql.database import layout_of
+    from ostinato.store.sql.schema import SCHEMA
+
+    if (place := _place(options)) is None:
+        return WRONG
+    layout = layout_of(place)
+    done = layout != SCHEMA and options.yes
+    if done:
+        Store.open(place).close()  # which migrates in one transaction
+    words = f"layout {layout}, and {SCHEMA} is the newest"
+    if layout != SCHEMA:
+        words = f"migrated from layout {layout} to {SCHEMA}" if done else f"{words}; {WOULD}"
+    return _say(options, {"layout": SCHEMA if done else layout, "newest": SCHEMA, "migrated": done}, [words])
+
+
+def _compact(options: argparse.Namespace) -> int:
+    from ostinato.store import Store
+    from ostinato.store.upkeep import DAY_S, compact, spare
+
+    if (place := _place(options)) is None:
+        return WRONG
+    if not options.older_than >= 0:
+        _complain("--older-than is a number of days, 0 or more")
+        return WRONG
+    with closing(Store.open(place)) as store:
+        before = store.now() - options.older_than * DAY_S
+        found = compact(store, before) if options.yes else spare(store, before)
+    what = (
+        f"{found.bytes / MB:,.1f} MB of tokens in {found.samples} samples of {found.groups} groups that ended"
+    )
+    words = f"removed {what}" if options.yes else f"would remove {what}; {WOULD}"
+    return _say(options, {**asdict(found), "removed": options.yes}, [words])
+
+
+def _say(options: argparse.Namespace, result: dict[str, Any], lines: list[str]) -> int:
+    print(json.dumps(result) if options.json else "\n".join(lines))  # noqa: T201
+    return DONE
+
+
+def _complain(message: str) -> None:
+    print(f"ostinato store: {message}", file=sys.stderr)  # noqa: T201

@@ -1,0 +1,59 @@
+"""`ostinato store`: nothing is changed without --yes, and a record of an older layout is only looked at."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.databases import run_sql
+from tests.store.builders import group, session, turn, version
+
+from ostinato.cli import main
+from ostinato.store import Ledger, Store
+from ostinato.store.sql.database import layout_of
+from ostinato.store.sql.schema import SCHEMA
+
+
+def asked(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, object]:
+    assert main(["store", *words, "--json"]) == 0
+    answer: dict[str, object] = json.loads(capsys.readouterr().out)
+    return answer
+
+
+def test_a_compaction_is_shown_before_it_is_done(
+    store: Store, place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.record([turn(0)], sessions=[session()])
+    ledger = Ledger(store)
+    ledger.offer(group("g"))
+    ledger.claim(4, 1, 0)
+    ledger.commit(version(4, "g"))
+    words = ("compact", "--older-than", "30", "--store", place)
+    would = asked(capsys, *words)
+    assert (would["groups"], would["removed"]) == (1, False) and asked(capsys, *words) == would
+    assert asked(capsys, *words, "--yes") == {**would, "removed": True}
+    assert asked(capsys, *words)["groups"] == 0
+    assert main(["store", "info", "--store", place]) == 0
+    shown = capsys.readouterr().out
+    assert f"layout {SCHEMA}\n" in shown and "turns older" in shown
+
+
+def test_an_older_layout_is_migrated_when_it_is_told_to(
+    store: Store, place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.close()
+    old = "DROP TABLE holds; DROP TABLE samplers; UPDATE counters SET value = 13 WHERE name = 'schema'"
+    run_sql(place, old)
+    assert asked(capsys, "info", "--store", place) == {"layout": 13, "newest": SCHEMA}
+    assert asked(capsys, "migrate", "--store", place)["migrated"] is False and layout_of(place) == 13
+    assert asked(capsys, "migrate", "--store", place, "--yes")["migrated"] is True
+    assert layout_of(place) == SCHEMA
+    assert asked(capsys, "migrate", "--store", place, "--yes")["migrated"] is False
+
+
+def test_a_record_that_is_not_there_is_not_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["info"], ["migrate", "--yes"], ["compact", "--older-than", "1", "--yes"]):
+        assert main(["store", *words, "--directory", str(tmp_path)]) == 2
+        assert "is no record: name a run folder" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "store.db").touch()
+    assert main(["store", "compact", "--older-than", "nan", "--directory", str(tmp_path)]) == 2
