@@ -4,12 +4,14 @@ An object is created once and never changes.
 """
 
 import os
+import uuid
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
@@ -19,6 +21,21 @@ from ostinato.store.watch import Watch
 
 FULL = ("os error 28", "os error 27", "os error 122")
 """The object store's texts for a full disk: no space left on device, file too large, quota exceeded."""
+RETRIES: Any = {"max_retries": 10, "retry_timeout": timedelta(seconds=60)}
+"""A bucket that throttles, fails or does not answer is asked again, with growing pauses, up to this bound."""
+ASKED_AGAIN = timedelta(seconds=60)
+"""The time after which a profile is asked for its credentials again; it renews them before they expire."""
+MARK = "writer"
+"""The attribute of an object in a bucket that says which call created it."""
+ADVICE = {
+    "ExpiredToken": "the credentials have expired: renew them, or let AWS_PROFILE name some that renew",
+    "RequestTimeTooSkewed": "the clock of this machine is wrong by minutes: set it",
+    "InvalidAccessKeyId": "check AWS_ACCESS_KEY_ID, or the profile",
+    "SignatureDoesNotMatch": "check AWS_SECRET_ACCESS_KEY, or the profile",
+    "necessary privileges": "let the credentials read, write and list the bucket",
+    "SlowDown": "the bucket throttled for longer than a minute: ask it less, or spread it over prefixes",
+}
+"""What to do about some refusals, by a part of their texts."""
 AHEAD = 8
 """Objects of one stream that are under way or wait to be used; this bounds its memory."""
 
@@ -64,7 +81,7 @@ class Objects:
             if "://" not in where or where.startswith("file://"):
                 folder = Path(where.removeprefix("file://")).absolute()
                 return cls(LocalStore(folder, mkdir=True), where, folder)
-            return cls(MemoryStore() if where == "memory://" else from_url(where), where)
+            return cls(MemoryStore() if where == "memory://" else _bucket(where), where)
 
     def create(self, key: str, data: bytes) -> None:
         """Write all of `data` or nothing; it is on the disk when this returns.
@@ -72,9 +89,24 @@ class Objects:
         Raises AlreadyExists, StorageFull.
         """
         with _named(self.where, key):
+            if self._folder is None:
+                self._create_marked(key, data)
+                return
             obstore.put(self._store, key, data, mode="create", use_multipart=False)
-            if self._folder is not None:
-                self._sync(self._folder / key)
+            self._sync(self._folder / key)
+
+    def _create_marked(self, key: str, data: bytes) -> None:
+        """Create an object with a mark of this call.
+
+        An answer may be lost after the object was written. The library asks again then, and is told that the
+        object exists; the mark says whose it is.
+        """
+        mark = uuid.uuid4().hex
+        try:
+            obstore.put(self._store, key, data, mode="create", use_multipart=False, attributes={MARK: mark})
+        except AlreadyExistsError:
+            if obstore.get(self._store, key, options={"head": True}).attributes.get(MARK) != mark:
+                raise
 
     def _sync(self, path: Path) -> None:
         """Flush a file, its name and those of its folders, since a local disk keeps only what was flushed."""
@@ -147,6 +179,26 @@ class Objects:
             obstore.delete(self._store, key)
 
 
+def _bucket(where: str) -> ObjectStore:
+    """Return a bucket. Its credentials come from the environment, the machine's role, or AWS_PROFILE.
+
+    Raises ValueError when AWS_PROFILE names a profile and nothing here can read it.
+    """
+    if not where.startswith("s3") or "AWS_PROFILE" not in os.environ:
+        return from_url(where, retry_config=RETRIES)
+    try:
+        from obstore.auth.boto3 import Boto3CredentialProvider
+    except ImportError as error:
+        raise ValueError("AWS_PROFILE is read by boto3: pip install 'ostinato[s3]'") from error
+    try:
+        provider: Any = Boto3CredentialProvider(ttl=ASKED_AGAIN)
+    except Exception as error:  # boto3's own errors have no common class
+        raise ValueError(
+            f"the profile {os.environ['AWS_PROFILE']!r} gives no credentials: {error}"
+        ) from error
+    return from_url(where, retry_config=RETRIES, credential_provider=provider)
+
+
 def flush(path: Path) -> None:
     """Flush a file, or the names in a folder, so that it outlives a power failure."""
     descriptor = os.open(path, os.O_RDONLY)
@@ -170,4 +222,5 @@ def _named(where: str, key: str) -> Iterator[None]:
         ]  # the object store repeats itself at length below the first line
         if any(sign in cause for sign in FULL):
             raise StorageFull(f"{where}: no space left to write {key}; free some and try again") from error
-        raise ObjectsError(f"{where}: {key}: {cause}") from error
+        advice = next((f": {advice}" for text, advice in ADVICE.items() if text in str(error)), "")
+        raise ObjectsError(f"{where}: {key}: {cause}{advice}") from error
