@@ -11,6 +11,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from aiohttp import web
+from tests.databases import BOTH, file_backend, place, postgres
 from tests.watchdog import watched
 
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
@@ -39,6 +40,15 @@ Say = Callable[[str], str]
 """Maps the text of a prompt to the text of the completion, without the stop token."""
 
 
+RECORDING = {"test_recorder", "test_exact", "test_app", "test_arms", "test_offload"}
+"""The modules whose tests run on PostgreSQL too: those about what is recorded."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if metafunc.module.__name__.rpartition(".")[2] in RECORDING and "backend" in metafunc.fixturenames:
+        metafunc.parametrize("backend", BOTH, indirect=True)
+
+
 @pytest.fixture
 def read_tool() -> dict[str, object]:
     return READ
@@ -59,12 +69,13 @@ def renderer(checkpoint: Path) -> Renderer:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    store = Store.open(tmp_path / "store.db")
+def store(place: str) -> Iterator[Store]:
+    store = Store.open(place)
     store.add_key(hash_key(KEY), "ada")
     store.add_key(hash_key(OTHER), "bob")
     store.add_key(hash_key(ADMIN), "admin", "admin")
-    return store
+    yield store
+    store.close()
 
 
 @dataclass
@@ -109,12 +120,12 @@ Launch = Callable[..., Awaitable[Process]]
 
 
 @pytest.fixture
-async def launch(store: Store, checkpoint: Path, tmp_path: Path) -> AsyncIterator[Launch]:
+async def launch(store: Store, checkpoint: Path, place: str) -> AsyncIterator[Launch]:
     """Return a function that starts gateway processes; they end with the test."""
     started: list[asyncio.subprocess.Process] = []
 
     async def start(*options: str) -> Process:
-        command = [sys.executable, "-m", "ostinato.gateway.server", "--store", str(tmp_path / "store.db")]
+        command = [sys.executable, "-m", "ostinato.gateway.server", "--store", place]
         command += ["--checkpoint", str(checkpoint), *options]
         process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
         started.append(process)
@@ -229,3 +240,6 @@ def awake() -> Iterator[None]:
     """Fail the test when a callback of a server blocks the event loop: see `tests/watchdog.py`."""
     with watched(but=ENGINE):
         yield
+
+
+__all__ = ["file_backend", "place", "postgres"]
