@@ -54,6 +54,16 @@ def test_a_task_with_a_patch_needs_what_the_patch_changes(task: Task) -> None:
     assert beyond(bare, {**solved(task), "notes.txt": b"a\nb\n"}) == 2
 
 
+def test_a_patch_may_need_a_file_to_be_deleted(task: Task) -> None:
+    name = next(iter(solved(task)))
+    lines = (task.repo / name).read_text().splitlines(keepends=True)
+    bare = replace(task, metadata={})
+    (bare.directory / "solution" / "solution.patch").write_text(
+        f"--- a/{name}\n+++ /dev/null\n@@ -1,{len(lines)} +0,0 @@\n" + "".join(f"-{line}" for line in lines)
+    )
+    assert beyond(bare, {name: None}) == 0
+
+
 def test_bytes_that_are_no_text_are_counted(task: Task) -> None:
     assert beyond(task, {"image.png": b"\xff\x00\n\xfe"}) == 2
     assert "\ufffd" in unified(task, {"image.png": b"\xff\n"})

@@ -74,15 +74,18 @@ def _of_patches(task: Task) -> dict[str, int] | None:
     """Return the lines that the patches of the solution change, by path; None without a patch."""
     needed: dict[str, int] = {}
     for patch in sorted((task.directory / "solution").glob("*.patch")):
-        path = ""
+        path = before = ""
         removed = added = 0
         for line in [*patch.read_text(encoding="utf-8", errors="replace").splitlines(), "@@"]:
             if line.startswith(("@@", "--- ", "diff ")):
                 if path:
                     needed[path] = needed.get(path, 0) + max(removed, added)
                 removed = added = 0
+                if line.startswith("--- "):
+                    before = line.removeprefix("--- ").split("\t")[0].removeprefix("a/")
             elif line.startswith("+++ "):
-                path = line.removeprefix("+++ ").split("\t")[0].removeprefix("b/")
+                after = line.removeprefix("+++ ").split("\t")[0]
+                path = before if after == "/dev/null" else after.removeprefix("b/")
             else:
                 removed, added = removed + line.startswith("-"), added + line.startswith("+")
     return needed or None

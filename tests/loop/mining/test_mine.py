@@ -14,6 +14,7 @@ import pytest
 
 from ostinato.cli import main
 from ostinato.loop.mining.mine import Miner, MiningConfig
+from ostinato.loop.mining.past import mine_commit
 from ostinato.sandbox.backends.process.backend import ProcessBackend
 from ostinato.tasks.base import load_task
 from ostinato.tasks.mining.base import MiningError
@@ -162,6 +163,22 @@ async def test_a_commit_is_to_be_done_again_and_every_other_is_named(repo: Path,
         "message gives the answer away": 1,
     }
     assert not (tmp_path / "ran").exists()
+
+
+async def test_a_commit_that_renames_a_module_is_to_be_done_again(repo: Path, tmp_path: Path) -> None:
+    git(repo, "mv", "calc.py", "sums.py")
+    git(repo, "mv", "test_calc.py", "test_sums.py")
+    commit(
+        repo, "the module is called after its sums", {"test_sums.py": "import sums\n\n\ndef test_a(): pass\n"}
+    )
+    (tmp_path / "clone").mkdir()
+    history, backend = History(repo, tmp_path / "clone", "calc"), ProcessBackend()
+    draft = await mine_commit(backend, history.commit(history.commits(1)[0]), detail="plain")
+    task = await Miner(backend, tmp_path / "out", MiningConfig()).validated(draft)
+    await backend.aclose()
+    assert task is not None and task.test_ids == ("test_sums.py::test_a",)
+    assert draft.solution["calc.py"] is None
+    assert (task.repo / "calc.py").exists() and not (task.repo / "test_calc.py").exists()
 
 
 def test_commits_that_no_task_can_be_made_of_are_named(repo: Path, tmp_path: Path) -> None:

@@ -64,6 +64,15 @@ def test_a_task_is_written_whole_and_its_patch_applies(tmp_path: Path) -> None:
         assert (task.repo / path).read_bytes() == data
 
 
+def test_a_patch_deletes_what_the_solution_deletes(tmp_path: Path) -> None:
+    files = {**DRAFT.files, "pkg/old.py": b"z = 1\n", "pkg/empty.py": b""}
+    solution = {**DRAFT.solution, "pkg/old.py": None, "pkg/empty.py": None}
+    task = write_task(replace(DRAFT, files=files, solution=solution), tmp_path)
+    patch = task.directory / "solution/solution.patch"
+    subprocess.run(["git", "apply", str(patch)], cwd=task.repo, check=True)
+    assert sorted(path.name for path in (task.repo / "pkg").iterdir()) == ["calc.py", "new.py"]
+
+
 def test_nothing_is_left_of_a_task_that_could_not_be_written(tmp_path: Path) -> None:
     with pytest.raises(UnicodeDecodeError):
         write_task(replace(DRAFT, solution={"pkg/calc.py": b"\xff"}), tmp_path)

@@ -23,7 +23,7 @@ async def mine_commit(backend: Backend, commit: Commit, *, detail: str) -> Draft
     where = f"{commit.name}@{commit.id[:9]}"
     tests = [path for path in commit.tests if path.endswith(".py")]
     before = with_source_path({**commit.before, **commit.tests})
-    after = {**before, **commit.sources}
+    after = {path: data for path, data in {**before, **commit.sources}.items() if data is not None}
     runs = await _runs(backend, where, after, tests, RUNS)
     new = [run["outcomes"] for run in runs]
     steady = {test for test in new[0] if all(run.get(test) == "passed" for run in new)}

@@ -43,12 +43,12 @@ class Commit:
     date: str
     message: str
     """The message without trailers, references and addresses."""
-    sources: Mapping[str, bytes]
-    """The changed files that are no tests, as they are afterwards."""
+    sources: Mapping[str, bytes | None]
+    """The changed files that are no tests, as they are afterwards; None for one that is deleted."""
     tests: Mapping[str, bytes]
     """The changed files of the tests, as they are afterwards."""
     before: Mapping[str, bytes]
-    """The whole tree before, with the settings of the tests as they are afterwards."""
+    """The whole tree before, with the settings of the tests as they are afterwards, without deleted tests."""
     name: str
     licence: str
 
@@ -89,23 +89,30 @@ class History:
         if not sources or not any(path.endswith(".py") for path in tests):
             raise MiningError("changes no sources and tests", where, f"{len(changed)} files")
         before, after = self._tree(where, parents), self._tree(where, id)
-        before |= settings_of(after)
-        if gone := [path for path in sources if path not in after]:
-            raise MiningError("deletes sources", where, gone[0])
+        tests = [path for path in tests if path in after]
+        if not any(path.endswith(".py") for path in tests):
+            raise MiningError("changes no sources and tests", where, "it only deletes tests")
+        self._check_binary(where, changed, before)
         self._check_binary(where, changed, after)
+        before |= settings_of(after)
+        for path in changed:
+            if is_test(path) and path not in after:
+                before.pop(path, None)
         message = cleaned(text)
-        self._check_message(where, message, {path: (before.get(path, b""), after[path]) for path in sources})
+        self._check_message(
+            where, message, {path: (before.get(path, b""), after.get(path, b"")) for path in sources}
+        )
         return Commit(
             id=id,
             parent=parents,
             date=date,
             message=message,
             sources={
-                path: after[path]
+                path: after.get(path)
                 for path in changed
-                if path in after and not is_test(path) and before.get(path) != after[path]
+                if not is_test(path) and before.get(path) != after.get(path)
             },
-            tests={path: after[path] for path in tests if path in after},
+            tests={path: after[path] for path in tests},
             before=before,
             name=self._name,
             licence=licence(before),
@@ -122,9 +129,9 @@ class History:
                 raise MiningError("link in history", where, path)
             yield path
 
-    def _check_binary(self, where: str, changed: list[str], after: Mapping[str, bytes]) -> None:
+    def _check_binary(self, where: str, changed: list[str], files: Mapping[str, bytes]) -> None:
         for path in changed:
-            data = after.get(path, b"")
+            data = files.get(path, b"")
             try:
                 data.decode()
             except UnicodeDecodeError:

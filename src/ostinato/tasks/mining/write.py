@@ -57,8 +57,8 @@ class Draft:
     """The end of the id, after the repository's name."""
     files: Mapping[str, bytes]
     """The repository that the agent is given."""
-    solution: Mapping[str, bytes]
-    """The files of the reference solution."""
+    solution: Mapping[str, bytes | None]
+    """The files of the reference solution; None for one that it deletes."""
     suite: Mapping[str, bytes]
     """The hidden test files, by their path in the repository."""
     failing: tuple[str, ...]
@@ -85,11 +85,12 @@ class Draft:
         return hashlib.sha256(f"{self.tree.name}\0{self.patch}".encode()).hexdigest()[:16]
 
 
-def _diff(path: str, before: bytes, after: bytes) -> str:
-    old, new = (data.decode().splitlines(keepends=True) for data in (before, after))
+def _diff(path: str, before: bytes, after: bytes | None) -> str:
+    old, new = ((data or b"").decode().splitlines(keepends=True) for data in (before, after))
     origin = f"a/{path}" if before else "/dev/null"
-    head = f"diff --git a/{path} b/{path}\n" + ("" if before else "new file mode 100644\n")
-    lines = difflib.unified_diff(old, new, origin, f"b/{path}")
+    mode = "deleted file mode 100644\n" if after is None else "" if before else "new file mode 100644\n"
+    head = f"diff --git a/{path} b/{path}\n{mode}"
+    lines = difflib.unified_diff(old, new, origin, "/dev/null" if after is None else f"b/{path}")
     return head + "".join(
         line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
     )
