@@ -28,9 +28,8 @@ def test_a_task_gets_the_memory_that_it_asks_for_and_never_less_than_others(aske
     assert limits_of(task(memory_mb=asked)).memory_mb == given
 
 
-def test_the_time_of_a_task_shortens_a_run_and_that_of_a_suite_is_its_own() -> None:
-    assert limits_of(task()) == DEFAULT_LIMITS
-    assert limits_of(task(timeout_s=3.0)).wall_s == 3.0
+def test_the_time_of_a_suite_is_its_own() -> None:
+    assert limits_of(task()) == limits_of(task(timeout_s=3.0)) == DEFAULT_LIMITS
     suite = limits_of(task(timeout_s=90.5, metadata={"suite": {"runner": "pytest"}}))
     assert (suite.wall_s, suite.cpu_s) == (90.5, 23)
 

@@ -20,15 +20,14 @@ def image_of(task: Task) -> Image | None:
 
 
 def limits_of(task: Task) -> Limits:
-    """Return the resources of a task's sandboxes: the memory that it asks for, and at most its own time.
+    """Return the resources of a task's sandboxes: the memory that it asks for, and never less than others.
 
-    The suite of a real repository has its time whole by the clock, since machines are busy, a quarter of it
-    as CPU seconds of each process, and more room.
+    The suite of a real repository has more room, the task's time by the clock, since machines are busy, and a
+    quarter of it as CPU seconds of each process.
     """
     memory = max(DEFAULT_LIMITS.memory_mb, task.memory_mb)
     if "suite" not in task.metadata:
-        wall_s = min(DEFAULT_LIMITS.wall_s, task.timeout_s)
-        return replace(DEFAULT_LIMITS, memory_mb=memory, wall_s=wall_s)
+        return replace(DEFAULT_LIMITS, memory_mb=memory)
     return replace(
         DEFAULT_LIMITS,
         memory_mb=memory,

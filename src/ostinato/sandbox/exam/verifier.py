@@ -59,7 +59,7 @@ class Verification:
 class Verifier:
     """A runner of hidden tests in sandboxes of `backend`.
 
-    `limits` are those of each sandbox, and of the task's time; by default the task decides (`limits_of`).
+    `limits` are those of each sandbox, by default what the task needs; a run has at most the task's own time.
     `variations` is how often a passed exam is repeated, each time in another order; 0 only if the caller
     repeats passed exams itself.
     """
@@ -77,13 +77,14 @@ class Verifier:
         """
         tampered = tuple(sorted(path for path in changes if _is_protected(task, path)))
         grade = _grade(task)
+        limits = limits_of(task) if self._limits is None else self._limits
         exam = Exam(
             repo=task.repo,
             tests=task.tests,
             changes={path: data for path, data in changes.items() if path not in tampered},
             variations=self._variations,
             image=image_of(task),
-            limits=self._limits_of(task),
+            limits=replace(limits, wall_s=min(limits.wall_s, task.timeout_s)),
         )
         try:
             _check_size(exam)
@@ -103,11 +104,6 @@ class Verifier:
             grade=grade,
             notes=result.notes,
         )
-
-    def _limits_of(self, task: Task) -> Limits:
-        if self._limits is None:
-            return limits_of(task)
-        return replace(self._limits, wall_s=min(self._limits.wall_s, task.timeout_s))
 
     async def _examine(self, task: Task, exam: Exam) -> GuardedResult:
         """Hold the exam in the way that the task asks for. Raises SandboxError."""
