@@ -101,7 +101,7 @@ def solution(task: Task) -> dict[str, bytes | None]:
 
 async def check(backend: Backend, tasks: Sequence[Task], rng: Random) -> dict[str, Any]:
     """Verify both solutions of a sample again and again, and count what was ever wrong with any task."""
-    verifier = Verifier(backend, LIMITS, variations=0)
+    verifier = Verifier(backend, variations=0)
     slots = asyncio.Semaphore(AT_ONCE)
 
     async def outcomes(task: Task) -> list[tuple[bool, bool, str]]:
@@ -136,7 +136,7 @@ def validation(task: Task) -> tuple[bool, bool]:
 
 async def compare(backend: Backend, tasks: Sequence[Task], rng: Random) -> dict[str, Any]:
     """Time the guarded verifier and plain pytest in turns."""
-    verifier = Verifier(backend, LIMITS, variations=0)
+    verifier = Verifier(backend, variations=0)
     walls: dict[str, list[float]] = {"guarded": [], "plain": []}
     for task in rng.sample(tasks, min(PAIRS, len(tasks))):
         changes = solution(task)
