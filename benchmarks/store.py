@@ -280,7 +280,7 @@ def figures_of(found: dict[str, Any]) -> dict[str, Any]:
     return figures
 
 
-def main() -> None:
+def read_options(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.store", description=__doc__)
     parser.add_argument("--json", action="store_true")
     for name, default in (("rounds", 3), ("writers", 4), ("batch", 16), ("kills", 6)):
@@ -288,7 +288,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--samplers", type=int, default=16)
     parser.add_argument("--prompts", type=int, default=320)
-    options = parser.parse_args()
+    return parser.parse_args(words)
+
+
+def main() -> None:
+    options = read_options()
     with Run("store", "sqlalchemy") as whole:
         figures = figures_of(measured(options, whole.cpu))
         kinds = list(figures["kills"])

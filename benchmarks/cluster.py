@@ -1,0 +1,148 @@
+"""One practice stage as children of this machine and on three Ray nodes, and the record's two databases.
+
+    python -m benchmarks.cluster [--json] [--rounds 1] [--versions 2]
+
+A synchronous run, whose account does not depend on speed, practises with a tiny model of random weights:
+first with `[placement] kind = "local"`, then on a Ray cluster of three nodes, which are processes here.
+`ray_overhead` is the share of CPU that the run on Ray takes more, of all processes; starting and ending the
+cluster is left out, and what the cluster's own processes do meanwhile is in. `same_account` says whether both
+ledgers end in the same digest. The other figures are those of a short `benchmarks.store`, which runs first.
+Needs Ray and PostgreSQL, which `make test-ray` and `make test-postgres` install.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from fuzz.practice import SHAPE
+
+from benchmarks import store as record
+from benchmarks.measure import Cpu, Run, quantile, table
+from ostinato.config import load
+from ostinato.loop.config import RunConfig
+from ostinato.loop.folder import open_run
+from ostinato.loop.run import START
+from ostinato.loop.run import Run as Loop
+from ostinato.loop.stages.prepare import prepare
+from ostinato.store import Ledger, Store
+
+PRACTICE = """
+sandbox = "process"
+[engine]
+slots = 24
+context = 512
+[practice]
+mode = "synchronous"
+group_size = 4
+groups_at_once = 2
+ready_ahead = 3
+lease_s = 60.0
+[refine]
+versions = {versions}
+groups = 2
+[schedule]
+stages = ["practice"]
+[model]
+path = "{start}"
+"""
+SHORT = ["--seconds", "1.5", "--prompts", "12"]
+"""The options of the benchmark of the record."""
+MEMORY = 80 * 2**20
+NODES = 3
+
+
+@contextmanager
+def ray_cluster() -> Iterator[str]:
+    """Yield the address of a cluster of three nodes, each of them processes of this machine."""
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from ray.cluster_utils import Cluster
+
+        node = {"num_cpus": 4, "object_store_memory": MEMORY}
+        cluster = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
+        try:
+            for _ in range(NODES - 1):
+                cluster.add_node(**node)
+            yield cluster.address
+        finally:
+            cluster.shutdown()
+
+
+def made(folder: Path) -> Path:
+    """Make a checkpoint of a tiny model with random weights, and return it."""
+    (folder / "start.toml").write_text(SHAPE)
+    run, config = Loop(directory=folder / "start"), load(RunConfig, folder / "start.toml")
+    run.directory.mkdir()
+    open_run(run, config, fresh=False)
+    asyncio.run(prepare(config, run))
+    return run.checkpoint(START)
+
+
+def practise(folder: Path, name: str, text: str, cpu: Cpu) -> dict[str, Any]:
+    """Run the file to its end; return its CPU seconds and what the ledger says."""
+    (folder / f"{name}.toml").write_text(text)
+    before = cpu.seconds()
+    command = [sys.executable, "-m", "ostinato", "run", str(folder / f"{name}.toml")]
+    subprocess.run([*command, "--directory", str(folder / name)], check=True, stdout=subprocess.DEVNULL)
+    spent = cpu.seconds() - before
+    with closing(Store.open(folder / name / "store.db")) as store:
+        ledger = Ledger(store)
+        counts = {"trained_twice": ledger.trained_twice(), "lost": ledger.unended() + ledger.unaccounted()}
+    root = json.loads((folder / name / "report.json").read_text())["practice"]["root"]
+    return {"cpu_s": spent, "root": root, **counts}
+
+
+def placements(options: argparse.Namespace, cpu: Cpu) -> dict[str, Any]:
+    found: dict[str, list[dict[str, Any]]] = {"local": [], "ray": []}
+    with TemporaryDirectory() as parent, ray_cluster() as address:
+        text = PRACTICE.format(versions=options.versions, start=made(Path(parent)))
+        ray = f'{text}\n[placement]\nkind = "ray"\naddress = "{address}"\n'
+        for number in range(options.rounds):
+            for kind, file in (("local", text), ("ray", ray)):
+                found[kind].append(practise(Path(parent), f"{kind}-{number}", file, cpu))
+    both = [*found["local"], *found["ray"]]
+    more = [b["cpu_s"] / a["cpu_s"] - 1 for a, b in zip(found["local"], found["ray"], strict=True)]
+    overhead = quantile(more)
+    return {
+        "ray_overhead": [overhead.value, overhead.low, overhead.high, overhead.n],
+        "cpu_s_local": [each["cpu_s"] for each in found["local"]],
+        "cpu_s_ray": [each["cpu_s"] for each in found["ray"]],
+        "same_account": len({each["root"] for each in both}) == 1,
+        "trained_twice": sum(each["trained_twice"] for each in both),
+        "lost": sum(each["lost"] for each in both),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.cluster", description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--rounds", type=int, default=1, help="practice stages on each placement")
+    parser.add_argument("--versions", type=int, default=2)
+    options = parser.parse_args()
+    with Run("cluster", "ray", "sqlalchemy") as whole:
+        kept = record.figures_of(record.measured(record.read_options(SHORT), whole.cpu))
+        placed = placements(options, whole.cpu)
+        kills, books = kept["kills"].values(), kept["ledger"].values()
+        figures = {
+            **placed,
+            "kills": sum(each["kills"] for each in kills),
+            "trained_twice": placed["trained_twice"] + sum(each["trained_twice"] for each in books),
+            "lost": placed["lost"] + sum(each["lost"] for each in kills),
+            **{name: kept[name] for name in kept if name.startswith("turns_per_s")},
+        }
+        table(["", "value"], [[name, json.dumps(value)] for name, value in figures.items()])
+        whole.finish({**figures, "options": vars(options)}, as_json=options.json)
+
+
+if __name__ == "__main__":
+    main()
