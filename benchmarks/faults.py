@@ -4,8 +4,9 @@ Schedules: `fuzz/ledger.py` lets the reconciler, the ledger, a learner and peopl
 `fuzz/repeat.py` compares a synchronous run that dies with the same run left alone. Kills: a synchronous run
 of real processes with a small random model is killed at random times (`kill -9`), one process of a random
 kind after another: engine, trainer, gateway, sampler, the run itself, and the verification in its
-sandbox. A run that ended by a kill, or gave up a process that died too often, is started again. Every run is
-compared with one that nobody killed.
+sandbox. Three kills in four wait until the run has come further since the last one, so that a slow machine
+sees no fewer of its moments. A run that ended by a kill, or gave up a process that died too often, is started
+again. Every run is compared with one that nobody killed.
 
 - *trained_twice*, *lost* (as `fuzz/ledger.py` counts them; of real runs, turns without a state, prompts and
   slots without an end, ended sessions that were sampled again) and *hangs* (runs without a new row for
@@ -41,6 +42,10 @@ from benchmarks.measure import Run, table
 from ostinato.store import Ledger, Store
 from ostinato.store.sql.schema import slots, trainings, turns
 
+PROGRESS = 0.75
+"""The share of kills that wait for progress since the last kill; the others hit processes that start."""
+SANDBOX_S = 5.0
+"""The longest wait for a process of a sandbox."""
 MODULES = {
     "engine": "ostinato.engine.server",
     "gateway": "ostinato.gateway.server",
@@ -154,6 +159,7 @@ class Real:
             self.counts["runs"] += 1
             root = self._practise(start, f"killed-{self.counts['runs']}", killing=True)
             self.counts["roots_differ"] += root != expected
+            print(f"run {self.counts['runs']}: {dict(self.counts)}", file=sys.stderr, flush=True)
         return self.counts
 
     def _start(self) -> Path:
@@ -182,19 +188,19 @@ class Real:
         head, tail = SETTINGS.partition("[model.shape]")[0], SETTINGS.partition("[practice]")[2]
         settings = f"{head}{model}[practice]{tail}"
         rows, since = -1, time.monotonic()
+        hit, waits = -1, False
         process = self._command(directory, settings)
         while process.poll() != 0:
             if process.returncode is not None:
                 self.counts["restarts"] += 1
                 _wait_for_orphans(directory)
                 process = self._command(directory, settings)
-            if killing:
-                time.sleep(self._chance.uniform(0.1, 1.9) * self._every)
-                self._kill(process, directory)
-            else:
-                time.sleep(0.5)
+            time.sleep(self._chance.uniform(0.1, 1.9) * self._every if killing else 0.5)
             if (now := _rows(directory)) != rows:
                 rows, since = now, time.monotonic()
+            if killing and not (waits and rows == hit):
+                self._kill(process)
+                hit, waits = rows, self._chance.random() < PROGRESS
             if time.monotonic() - since > self._patience:
                 self.counts["hangs"] += 1
                 process.kill()
@@ -202,12 +208,14 @@ class Real:
                 return "hung"
         return self._verdict(directory)
 
-    def _kill(self, process: "subprocess.Popen[bytes]", directory: Path) -> None:
+    def _kill(self, process: "subprocess.Popen[bytes]") -> None:
         kind = self._chance.choice(KINDS)
         if kind == "conductor":
             victims = [process.pid] if process.poll() is None else []
         elif kind == "sandbox":
-            victims = _descendants(process.pid, lambda words: not any(m in words for m in MODULES.values()))
+            victims, until = [], time.monotonic() + SANDBOX_S
+            while not victims and time.monotonic() < until:
+                victims = _descendants(process.pid, lambda words: any("sandbox" in word for word in words))
         else:
             victims = _descendants(process.pid, lambda words: MODULES[kind] in words)
         for pid in victims[:1]:
