@@ -11,10 +11,11 @@ from ostinato.config import ConfigError
 from ostinato.harness.agent import HarnessConfig
 from ostinato.harness.profiles.profile import PROFILES, profile
 from ostinato.loop.placement.config import PlacementConfig
+from ostinato.loop.placement.engines import EnginesConfig
 from ostinato.model.config import ModelConfig
 from ostinato.rewards.live.definition import LIVE, LiveDefinition, read_definition
 from ostinato.rewards.practice.definition import PRACTICE, PracticeDefinition, read_practice_definition
-from ostinato.rollout.config import PracticeConfig
+from ostinato.rollout.config import SYNCHRONOUS, PracticeConfig
 from ostinato.store.config import StoreConfig
 from ostinato.tasks.base import IMPORTED, TaskError
 from ostinato.tasks.packed import SUFFIX as PACKED
@@ -45,26 +46,6 @@ class StartConfig:
     vocabulary: int = 512
     """Size of the tokenizer: bytes, merges learnt from practice text, and the wire format's skeletons."""
     shape: ModelConfig = field(default_factory=lambda: ModelConfig(vocab_size=0, experts=4, expert_size=128))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EnginesConfig:
-    """The engines that serve the versions of a run."""
-
-    backend: Literal["auto", "embedded", "vllm"] = "auto"
-    """`auto` takes the embedded engine for a shape that it knows, else vLLM."""
-    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    """The type that vLLM computes in; `auto` takes bfloat16 where the hardware has it (`ostinato doctor`)."""
-    tensor_parallel: int = 1
-    """vLLM's workers that share each layer."""
-    arguments: tuple[str, ...] = ()
-    """Further arguments for vLLM, such as `--gpu-memory-utilization=0.8`."""
-    python: str | None = None
-    """The interpreter that has vLLM; none takes the one that runs this."""
-    slots: int = 96
-    """Sequences that an engine decodes at once."""
-    context: int = 768
-    """Tokens of prompt and completion together that an engine has room for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -349,6 +330,7 @@ def _check_profiles(config: RunConfig) -> None:
 def _check_practice(config: RunConfig) -> None:
     try:
         config.practice.refuse_deadlock(config.refine.groups)
+        config.engine.check(synchronous=config.practice.mode == SYNCHRONOUS)
     except ValueError as error:
         raise ConfigError(str(error)) from error
     if config.refine.versions is None or config.refine.spread:

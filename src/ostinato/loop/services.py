@@ -11,8 +11,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -73,6 +72,10 @@ class Service:
         self.name = name
         self.restarts = 0
         self.ready: Mapping[str, Any] = {}
+        self.up = False
+        """False from its death, or from the end of a service that hung, until it is ready again."""
+        self.on_change: list[Callable[[], None]] = []
+        """Called when it is no longer up, and when it is up again."""
         self.on_moved: list[Callable[[], None]] = []
         """Called after a restart on another host, where the service has another `url`."""
         self._settings = settings
@@ -116,6 +119,7 @@ class Service:
         """Start it. Raises PlacementError when no place could ever be found for it."""
         await self._placement.reserve([self._kind])
         await self._spawn()
+        self.up = True
         if self._keep:
             self._watcher = asyncio.create_task(self._watch())
         return self
@@ -235,6 +239,7 @@ class Service:
         An attempt that fails, on a port that is taken for a moment for instance, counts as one more death.
         """
         reason, host = f"last with status {status}: see {self._log}", self.host
+        self._tell(up=False)
         while True:
             self._count_a_death(reason)
             try:
@@ -243,10 +248,16 @@ class Service:
             except (ServiceError, PlacementError) as error:
                 reason = str(error)
                 await asyncio.sleep(PAUSE_S)
+        self._tell(up=True)
         if self.host != host:
             log.warning("%s moved from %s to %s", self.name, host, self.host)
             for call in self.on_moved:
                 call()
+
+    def _tell(self, *, up: bool) -> None:
+        self.up = up
+        for call in self.on_change:
+            call()
 
     def _count_a_death(self, reason: str) -> None:
         self.restarts += 1
@@ -275,18 +286,6 @@ async def watch(
         raise ServiceError(
             f"{service.name} ended with status {status}; the end of its log:\n{service.tail()}"
         )
-
-
-@asynccontextmanager
-async def alongside(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
-    """Run `work` beside the block: wait for it when the block ends, cancel it when the block fails."""
-    task = asyncio.create_task(work)
-    try:
-        yield task
-        await task
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 class Services:

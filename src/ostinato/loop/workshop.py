@@ -1,8 +1,9 @@
 """The open resources of a run: store, gateway, engines, sandboxes and keys, closed together."""
 
 import contextlib
+import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -32,6 +33,7 @@ from ostinato.store.accounts import hash_key, new_key
 from ostinato.types import Arm
 from ostinato.web.secret import bearer
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 POLL_S = 1.0
 """The pause between two looks at a release."""
@@ -39,6 +41,42 @@ GATEWAY_KEY, SEARCH_KEY = "OSTINATO_SAMPLER_KEY", "OSTINATO_SAMPLER_SEARCH_KEY"
 """The environment variables in which a sampler finds its keys of the gateway and of the search service."""
 ANSWER_S = aiohttp.ClientTimeout(total=10.0)
 """The longest wait for a question to an engine that is no request for tokens."""
+
+
+class ArmEngines:
+    """Engines that serve the same versions, of which one at a time serves the arm; the others stand by.
+
+    When the serving one dies or hangs, the arm gets the address of one that stands by at once. The dead one
+    is started again (`services.py`), and then stands by itself.
+
+    `point` is called with the address of that one, now and whenever it is another.
+    """
+
+    def __init__(self, engines: Sequence[Service], point: Callable[[str], None]) -> None:
+        self.engines = tuple(engines)
+        self._point = point
+        self._serving = self.engines[0]
+        self._pointed = ""
+        for each in self.engines:
+            each.on_change.append(self._choose)
+        self._choose()
+
+    @property
+    def url(self) -> str:
+        """The address of the engine that serves the arm."""
+        return self._serving.url
+
+    def _choose(self) -> None:
+        """Let another engine serve in place of one that is not up, and follow one that has moved."""
+        if not self._serving.up:
+            up = [each for each in self.engines if each.up]
+            if not up:
+                return
+            log.warning("%s is down, and %s serves in its place", self._serving.name, up[0].name)
+            self._serving = up[0]
+        if self.url != self._pointed:
+            self._pointed = self.url
+            self._point(self.url)
 
 
 class Workshop:
@@ -127,22 +165,19 @@ class Workshop:
         put_arm(self.store, arm)
 
     @asynccontextmanager
-    async def serving(self, arm: Arm, *, follow: bool = False) -> AsyncIterator[Service]:
+    async def serving(self, arm: Arm, *, follow: bool = False) -> AsyncIterator[ArmEngines]:
         """Start the engine of `arm`, whose address is filled in, and put the arm; stop the engine at the end.
 
-        The engine serves the arm's version, or with `follow` always the newest one that is published. An arm
-        that serves this version already keeps its share and experiment.
+        The engine serves the arm's version, or with `follow` always the newest one that is published, and
+        `engine.standby` others stand by. An arm that serves this version already keeps its share and
+        experiment.
         """
-        version = None if follow else arm.version
-        engine = await self.engine(f"engine-{arm.name}", version)
-
-        def point() -> None:
-            point_arm(self.store, arm, engine.url)
-
-        point()
-        engine.on_moved.append(point)
-        yield engine
-        await self.services.stop(engine)
+        version, others = (None, self.config.engine.standby) if follow else (arm.version, 0)
+        names = [f"engine-{arm.name}", *(f"engine-{arm.name}-{i}" for i in range(1, 1 + others))]
+        started = [await self.engine(name, version) for name in names]
+        yield ArmEngines(started, lambda url: point_arm(self.store, arm, url))
+        for engine in started:
+            await self.services.stop(engine)
 
     async def engine(self, name: str, version: int | None) -> Service:
         """Start an engine on `version`; None follows the newest one."""
@@ -157,8 +192,8 @@ class Workshop:
         """Run a trainer, a process of its own, to its end. Raises ServiceError when it fails."""
         await watch(await self.services.start(name, module, settings, keep=False), tick)
 
-    async def counters(self, engine: Service) -> Counters:
-        """Return what the engine counted so far."""
+    async def counters(self, engine: ArmEngines) -> Counters:
+        """Return what the engine that serves the arm counted since its start."""
         counters: Counters = await self._get(engine.url + "/stats")
         return counters
 
@@ -224,7 +259,8 @@ async def open_workshop(config: RunConfig, run: Run, show: Display) -> AsyncIter
 def standing(config: RunConfig) -> list[str]:
     """Return the kinds of the services that work at the same time in practice."""
     search = ["search"] if _shows_search(config) else []
-    return ["gateway", *search, "engine", "learner", *["sampler"] * config.practice.samplers]
+    engines, samplers = ["engine"] * (1 + config.engine.standby), ["sampler"] * config.practice.samplers
+    return ["gateway", *search, *engines, "learner", *samplers]
 
 
 def _shows_search(config: RunConfig) -> bool:

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from ostinato.loop.folder import open_run
 from ostinato.loop.run import START, Run
 from ostinato.loop.stages.prepare import prepare
 from ostinato.store import Ledger
+from ostinato.types import Ending
 
 pytestmark = pytest.mark.slow
 PRACTICE = """
@@ -32,6 +34,7 @@ sandbox = "process"
 [engine]
 slots = 24
 context = 512
+standby = {standby}
 [practice]
 mode = "{mode}"
 group_size = 4
@@ -61,8 +64,10 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run.checkpoint(START)
 
 
-def settings(start: Path, *, mode: str = "asynchronous", samplers: int = 1, versions: int = 3) -> str:
-    return PRACTICE.format(start=start, mode=mode, samplers=samplers, versions=versions)
+def settings(
+    start: Path, *, mode: str = "asynchronous", samplers: int = 1, versions: int = 3, standby: int = 0
+) -> str:
+    return PRACTICE.format(start=start, mode=mode, samplers=samplers, versions=versions, standby=standby)
 
 
 def begin(folder: Path, name: str, text: str) -> "subprocess.Popen[bytes]":
@@ -87,13 +92,18 @@ def whole(directory: Path) -> None:
     store.close()
 
 
-def kill_one(module: str, directory: Path) -> None:
-    """Kill the first process of a module, once the learner has published."""
+def kill_one(module: str, directory: Path, table: str = "") -> None:
+    """Kill the first process of a module, or the one with this table of settings, once the learner has
+    published."""
     while not (directory / "learner-practice" / "learner.jsonl").exists():
         time.sleep(0.1)
-    while not (found := pids(module, directory)):
+    while not (found := [pid for pid in pids(module, directory) if not table or table in words_of(pid)]):
         time.sleep(0.1)
     os.kill(found[0], signal.SIGKILL)
+
+
+def words_of(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
 
 
 def test_three_samplers_share_one_ledger_though_one_is_killed(tmp_path: Path, start: Path) -> None:
@@ -101,6 +111,19 @@ def test_three_samplers_share_one_ledger_though_one_is_killed(tmp_path: Path, st
     kill_one("ostinato.loop.stages.sampler", tmp_path / "many")
     assert process.wait() == 0, (tmp_path / "many.log").read_text()[-3000:]
     whole(tmp_path / "many")
+
+
+def test_an_engine_that_stands_by_takes_the_place_of_one_that_is_killed(tmp_path: Path, start: Path) -> None:
+    process = begin(tmp_path, "standby", settings(start, standby=1, versions=6))
+    kill_one("ostinato.engine.server", tmp_path / "standby", table="engine-practice")
+    assert process.wait() == 0, (tmp_path / "standby.log").read_text()[-3000:]
+    tables = tomllib.loads((tmp_path / "standby" / "processes.toml").read_text())
+    store = Run(directory=tmp_path / "standby").open_store()
+    (arm,) = [arm for arm in store.arms() if arm.name == "practice"]
+    assert arm.engines == (f"http://127.0.0.1:{tables['engine-practice-1']['port']}",)
+    assert not [session for session in store.sessions() if session.ending is Ending.INFRASTRUCTURE]
+    store.close()
+    whole(tmp_path / "standby")
 
 
 @pytest.mark.ray

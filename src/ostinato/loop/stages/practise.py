@@ -8,11 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from ostinato.loop.results import Counters, Practised
-from ostinato.loop.services import Service, alongside, watch
+from ostinato.loop.services import Service, watch
+from ostinato.loop.stages.alongside import alongside
 from ostinato.loop.stages.learn import last_line, start_learner
 from ostinato.loop.stages.sampler import SamplerProcess, totals
 from ostinato.loop.stages.stalled import Stalled
-from ostinato.loop.workshop import Workshop
+from ostinato.loop.workshop import ArmEngines, Workshop
 from ostinato.store.ledger.account import state_root
 from ostinato.store.ledger.leases import end_silent
 from ostinato.store.ledger.ledger import Ledger
@@ -48,7 +49,7 @@ async def practise(shop: Workshop) -> Practised:
         return _practised(shop, last_line(log), await shop.counters(engine))
 
 
-async def _start_samplers(shop: Workshop, engine: Service) -> dict[str, Service]:
+async def _start_samplers(shop: Workshop, engine: ArmEngines) -> dict[str, Service]:
     """Start the samplers, by name. They are started again when the gateway or the engine moves."""
     keys, samplers = shop.keys_of_a_sampler(), dict[str, Service]()
     for number in range(shop.config.practice.samplers):
@@ -68,7 +69,7 @@ async def _start_samplers(shop: Workshop, engine: Service) -> dict[str, Service]
             sampler.change(gateway=shop.url, engine=engine.url, search=shop.search_url)
             sampler.kill()
 
-    for moves in (*shop.front, engine):
+    for moves in (*shop.front, *engine.engines):
         moves.on_moved.append(redirect)
     return samplers
 

@@ -6,7 +6,8 @@ from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.loop.config import taught_profiles
 from ostinato.loop.results import Taught
 from ostinato.loop.run import START
-from ostinato.loop.services import alongside, watch
+from ostinato.loop.services import watch
+from ostinato.loop.stages.alongside import alongside
 from ostinato.loop.stages.learn import last_line
 from ostinato.loop.stages.prepare import load_wire
 from ostinato.loop.stages.problems import stream
