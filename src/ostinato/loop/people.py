@@ -70,10 +70,12 @@ class PeopleTraffic:
         self._poll_s = poll_s
 
     async def arrive(self, period: Period, since: float, sessions: int) -> None:
+        """Look at whole multiples of the pause alone, so that a process that was killed goes on as one that was
+        not."""
         while True:
+            await asyncio.sleep(self._poll_s - self._now() % self._poll_s)
             if self._settled(since, sessions):
                 return
-            await asyncio.sleep(self._poll_s - self._now() % self._poll_s)
 
     def _settled(self, since: float, wanted: int) -> bool:
         """Return whether so many sessions have ended, and the windows of the first of them too."""
