@@ -59,7 +59,8 @@ EACH = 10
 
 
 def learnt(folder: Path, seed: int, cycles: int) -> Part:
-    """Return the report of a week of the shipped cycle."""
+    """Return the report of a week of the shipped cycle; a longer one goes on with what a shorter one left."""
+    folder = folder.with_name(f"learnt-{seed}")
     with owned(folder, "a week of the benchmark") as run:
         week = run_week(folder, WeekPlan(cycles=cycles, seed=seed))
         policies = open_policies(run)
@@ -114,9 +115,8 @@ def _hidden(policies: Policies, version: int, seed: int) -> float:
 def parts_of(options: argparse.Namespace) -> Iterator[tuple[str, Callable[[Path], Part]]]:
     """Yield the parts of a run by name, those that matter most first."""
     first, *others = options.seeds
-    yield f"learnt-{first}", partial(learnt, seed=first, cycles=options.cycles)
-    for seed in others:
-        yield f"learnt-{seed}", partial(learnt, seed=seed, cycles=options.fewer)
+    for seed, cycles in ((first, options.cycles), *((each, options.fewer) for each in others)):
+        yield f"learnt-{seed}-{cycles}", partial(learnt, seed=seed, cycles=cycles)
     for number in range(options.null // DRAWN):
         for kind in NULL:
             name = f"null-{kind.__name__}-{number}"
@@ -175,7 +175,7 @@ def summed(parts: Mapping[str, Part]) -> Part:
         "satisfaction_low": min((_of(part, "satisfaction")["low"] for part in weeks.values()), default=None),
         "bad_promoted": share(_candidates(parts, "bad"))["promoted_share"],
         "kills": kills,
-        "planted": {name: share(rows) for name, rows in groups.items()},
+        "planted": {name: share(rows) for name, rows in groups.items() if rows},
         "weeks": {
             name: {
                 "cycles": len(part["cycles"]),

@@ -105,4 +105,4 @@ def draw(report: dict[str, Any], path: Path) -> None:
     panel.set(xlabel="hours of the virtual clock (dotted: promotions)")
     panel.spines[["top", "right"]].set_visible(False)
     panel.legend(frameon=False)
-    figure.savefig(path)
+    figure.savefig(path, metadata={"Date": None})
