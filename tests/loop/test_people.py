@@ -4,12 +4,15 @@ Covers loop/base.py, whose protocol `PeopleTraffic` fills in.
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from tests.rewards.follow_ups.test_read import TOKENIZER
 from tests.store.builders import session, turn
 
+from ostinato.demo.week.clock import run_virtually
 from ostinato.loop.people import PeopleTraffic
 from ostinato.rewards.live.definition import LIVE
 from ostinato.store import Store
@@ -39,3 +42,19 @@ async def test_a_period_ends_when_enough_sessions_have_ended_since_it_began(tmp_
     assert traffic.clock() == now
     assert traffic.strata() == {}, "their prompts hold no words of a person"
     store.close()
+
+
+def test_a_wait_that_goes_on_after_a_kill_looks_when_another_would_have(tmp_path: Path) -> None:
+    """It sees what is there at the next whole multiple of the pause, not at the moment of the start."""
+
+    async def main(now: Callable[[], float]) -> float:
+        store = Store.open(tmp_path / "store.db", now)
+        about = replace(session("first"), started_at=0.0, source=Source.LIVE, ending=Ending.FINISHED)
+        store.record([turn(0, "first")], [], [about])
+        traffic = PeopleTraffic(store, TOKENIZER, now=now, poll_s=900.0)
+        await traffic.arrive("live", since=0.0, sessions=1)
+        store.close()
+        return now()
+
+    start = 900.0 * 10_000 + 300.0
+    assert run_virtually(start, main) == pytest.approx(start + 600.0, abs=1.0)
