@@ -10,7 +10,7 @@ was cut off goes on where it was.
   that with the first, on the same requests and luck, clustered by developer; `fresh` is the same for
   developers that the week never met. `satisfaction_low` is the least lower bound of any seed.
 - `null`: the peer. Drawn candidates (`week_drawn.py`) that learnt nothing: equal to the champion, or random
-  steps of the size of a learner's. None goes through a gate, so that all meet people.
+  steps of the size of a learner's first. None goes through a gate, so that all meet people.
 - `bad`: drawn candidates that are planted to be worse (`week_planted.py`), every other fifty without a gate;
   `bad_promoted` is their promoted share.
 - `real`: planted candidates of both sorts in the whole cycle, with store, ledger, chain and stages, under a

@@ -1,13 +1,13 @@
 """Kills of small weeks: before a durable step of the process, and by SIGKILL at any moment.
 
-For SIGKILL the process is a fork of this one, which has imported everything, and runs for a random time.
-It begins again until the week is over; then its record is compared with that of a week that was not killed.
+For SIGKILL a process runs for a random time, forked from one that has imported everything and runs nothing.
+Another one goes on until the week is over; then its record is compared with that of a week without kills.
 """
 
+import multiprocessing
 import os
 import shutil
 import signal
-import sys
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -67,20 +67,18 @@ def killed(folder: Path, seed: int, kills: int) -> dict[str, Any]:
 
 def _dies(folder: Path, plan: WeekPlan, after_s: float) -> bool:
     """Run the week in a process of its own for so many seconds of its CPU; return whether it was killed."""
-    sys.stdout.flush()
-    child = os.fork()
-    if not child:
-        status = 1
-        try:
-            signal.setitimer(signal.ITIMER_PROF, after_s)
-            signal.signal(signal.SIGPROF, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
-            run_week(folder, plan)
-            status = 0
-        finally:
-            os._exit(status)
-    _, ended = os.waitpid(child, 0)
-    if os.WIFSIGNALED(ended) and os.WTERMSIG(ended) == signal.SIGKILL:
-        return True
-    if os.waitstatus_to_exitcode(ended):
-        raise RuntimeError(f"the week in {folder} ended by itself: {ended}")
-    return False
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch._dynamo", "fuzz.cycle_kills"])
+    child = context.Process(target=run_until, args=(folder, plan, after_s))
+    child.start()
+    child.join()
+    if child.exitcode not in (0, -signal.SIGKILL):
+        raise RuntimeError(f"the week in {folder} ended by itself: {child.exitcode}")
+    return child.exitcode != 0
+
+
+def run_until(folder: Path, plan: WeekPlan, after_s: float) -> None:
+    """Run the week, and kill this process after so many seconds of its CPU."""
+    signal.signal(signal.SIGPROF, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    signal.setitimer(signal.ITIMER_PROF, after_s)
+    run_week(folder, plan)

@@ -4,7 +4,7 @@ A planted week begins with a good champion. Its learner is left out: each cycle 
 from the champion's own weights, and gate, shadow, canary, split and verdict are the shipped ones. Kinds:
 
 - `equal`: the champion's weights as they are, which is what training that is turned off publishes.
-- `shuffled`: a random step of the logits, as large as those that learners of a week make.
+- `shuffled`: a random step of the logits, as large as the first one of a learner.
 - `regressed`: careful work becomes sloppy work.
 - `hacked`: work becomes a symptom that is hidden, tests that are changed, or a question in place of an edit.
 - `corrupted`: noise on the output weights, tokens exchanged, or columns set to zero.
@@ -47,7 +47,7 @@ GOOD: dict[Act, float] = AT_FIRST | {
 }
 """The chances of the champion that planted candidates are made from."""
 STEP = 0.7
-"""The standard deviation of a `shuffled` step, in logits."""
+"""The standard deviation of a `shuffled` step, in logits; the learner's first on seed 1 had 0.68."""
 
 
 def moved(share: float, away: Act, to: Act) -> dict[Act, float]:

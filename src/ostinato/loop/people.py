@@ -70,8 +70,7 @@ class PeopleTraffic:
         self._poll_s = poll_s
 
     async def arrive(self, period: Period, since: float, sessions: int) -> None:
-        """Look at whole multiples of the pause alone, so that a process that was killed goes on as one that was
-        not."""
+        """Look at whole multiples of the pause alone, so that a resumed process does as others do."""
         while True:
             await asyncio.sleep(self._poll_s - self._now() % self._poll_s)
             if self._settled(since, sessions):
