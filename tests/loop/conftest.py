@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.databases import locked, postgres
+from tests.databases import backend, locked, place, postgres
 from tests.loop.placement.cluster import three_nodes
 
 SERVER = """
@@ -50,4 +50,4 @@ def cluster(modules: Path) -> Iterator[Any]:
         os.environ["PYTHONPATH"] = before
 
 
-__all__ = ["cluster", "locked", "modules", "postgres"]
+__all__ = ["backend", "cluster", "locked", "modules", "place", "postgres"]

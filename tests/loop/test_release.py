@@ -77,9 +77,9 @@ class Crowd:
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+def store(place: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     monkeypatch.setattr(module, "SETTLE_S", 0.0)
-    store = Store.open(tmp_path / "store.db")
+    store = Store.open(place)
     store.set_arms([Arm(name=CHAMPION, version=1, share=1.0, engines=("http://a:1",))])
     for user in range(60):
         store.accounts.set_consent(user=f"p{user}", granted=True, by="simulation")

@@ -1,10 +1,10 @@
 """A fresh record for every test of this room."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.databases import backend, place, postgres
 
 from ostinato.store import Store
 
@@ -14,7 +14,10 @@ settings.load_profile("untimed")
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store = Store.open(tmp_path / "record.db")
+def store(place: str) -> Iterator[Store]:
+    store = Store.open(place)
     yield store
     store.close()
+
+
+__all__ = ["backend", "place", "postgres"]

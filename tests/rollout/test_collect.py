@@ -4,7 +4,6 @@ import contextlib
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from tests.store.builders import session, turn, version
@@ -19,8 +18,8 @@ LATER = 1e12
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store = Store.open(tmp_path / "store.db")
+def store(place: str) -> Iterator[Store]:
+    store = Store.open(place)
     yield store
     store.close()
 

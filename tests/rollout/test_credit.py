@@ -1,7 +1,6 @@
 """Rewards and advantages of a harvest, from a constant number of queries."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from sqlalchemy import event
@@ -14,8 +13,8 @@ from ostinato.types import Ending, Signal, SignalKind, State
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store = Store.open(tmp_path / "store.db")
+def store(place: str) -> Iterator[Store]:
+    store = Store.open(place)
     for i in range(8):
         kind = SignalKind.EDIT_KEPT if i % 2 else SignalKind.EDIT_REVERTED
         signal = Signal(session_id=f"s{i}", kind=kind, value=1.0, observed_at=1.0)

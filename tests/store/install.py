@@ -13,7 +13,7 @@ from pathlib import Path
 from fuzz.postgres import missing
 
 PATIENCE_S = 600
-ROOMS = ["tests/store", "tests/gateway", "tests/loop", "tests/dashboard"]
+ROOMS = ["tests/store", "tests/gateway", "tests/rollout", "tests/loop", "tests/dashboard"]
 
 
 def main() -> int:
