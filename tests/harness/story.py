@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -32,10 +33,12 @@ STORY = [
 
 
 @asynccontextmanager
-async def scripted_gateway(directory: Path, store: Store, script: list[str]) -> AsyncIterator[str]:
+async def scripted_gateway(
+    directory: Path, store: Store, script: list[str], *, tokens_a_second: float = math.inf
+) -> AsyncIterator[str]:
     """Address of a gateway whose model says the script, line by line, and never answers when it is over.
 
-    `store` is the one that lies in `directory`.
+    `store` is the one that lies in `directory`; the model streams so many tokens a second.
     """
     tokenizer = Tokenizer.train(["def alpha(a, b): return a - b"], 400, skeletons(SYSTEM, TOOLS))
     tokenizer.save(directory / "checkpoint")
@@ -49,7 +52,7 @@ async def scripted_gateway(directory: Path, store: Store, script: list[str]) -> 
             raise PromptTooLongError("a prompt of 760 tokens leaves no room in 768")
         return (*tokenizer.encode(said), renderer.stop_ids[0])
 
-    engine = await serve_scripted(ScriptedEngine(policy))
+    engine = await serve_scripted(ScriptedEngine(policy, tokens_a_second=tokens_a_second))
     store.set_arms([Arm(name="main", version=1, share=1.0, engines=(engine.url,))])
     command = [sys.executable, "-m", "ostinato.gateway.server", "--store", str(directory / "store.db")]
     command += ["--checkpoint", str(directory / "checkpoint")]

@@ -1,6 +1,8 @@
 """An engine whose tokens come from a function: the teacher, and a fake model in tests. Torch-free."""
 
 import asyncio
+import math
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any
 
@@ -16,10 +18,14 @@ Policy = Callable[[GenerateRequest], Awaitable[tuple[int, ...]]]
 class ScriptedEngine:
     """Returns the ids of `policy`, cut to `max_tokens`; logprobs are 0.0 and versions TEACHER_VERSION.
 
-    Its script reads a request as it likes, so `abilities` are only what it says of itself.
+    Its script reads a request as it likes, so `abilities` are only what it says of itself. A streamed answer
+    comes at `tokens_a_second`, by default all at once.
     """
 
-    def __init__(self, policy: Policy, abilities: Abilities | None = None) -> None:
+    def __init__(
+        self, policy: Policy, abilities: Abilities | None = None, *, tokens_a_second: float = math.inf
+    ) -> None:
+        self._pace_s = 1 / tokens_a_second
         self._abilities = Abilities() if abilities is None else abilities
         self._policy = policy
         self._counts = {"requests": 0, "tokens": 0, "failed": 0, "swaps": 0}
@@ -58,7 +64,10 @@ class ScriptedEngine:
 
     async def stream(self, request: GenerateRequest) -> AsyncGenerator[Token | Completion]:
         completion = await self.generate(request)
-        for id_ in completion.ids:
+        began = time.monotonic()
+        for number, id_ in enumerate(completion.ids):
+            if self._pace_s:
+                await asyncio.sleep(max(0.0, began + number * self._pace_s - time.monotonic()))
             yield Token(
                 id=id_,
                 logprob=0.0,
