@@ -1,11 +1,11 @@
 """The full screen of `ostinato code` on a real terminal: how long a person waits for it.
 
-    python -m benchmarks.terminal [--json]
+    python -m benchmarks.terminal [--aider PROGRAM] [--json]
 
 Three things are timed at the other end of a pty of 100 by 40 cells, with a real gateway and a scripted model:
 the start, until the prompt stands there; a key, until its letter is shown, while the model streams 500 tokens
 a second; and a page up or down in a session of 2,000 messages, until the other page begins to show. The start
-of aider stands beside it where `make test-clients` has installed it.
+of aider stands beside it, where `--aider` names its program.
 """
 
 import argparse
@@ -24,8 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.clients.install import PACKAGES
-from tests.harness.story import scripted_gateway
+from fuzz.scripted_gateway import scripted_gateway
 
 from benchmarks.measure import Figure, Run, quantile, table
 from ostinato.gateway.access.keys import hash_key
@@ -108,12 +107,12 @@ class Desk:
             [sys.executable, "-m", "ostinato.cli", "code", *place, *more], self._environment, self.repo
         )
 
-    def aider(self) -> Screen:
+    def aider(self, program: Path) -> Screen:
         quiet = ("--no-git", "--no-check-update", "--no-show-model-warnings", "--no-analytics")
         quiet += ("--no-show-release-notes", "--no-pretty")
         where = ("--model", "openai/ostinato", "--openai-api-base", f"{self.url}/v1")
         where += ("--openai-api-key", "key")
-        return Screen([str(PACKAGES["aider-chat"].executable), *quiet, *where], self._environment, self.repo)
+        return Screen([str(program), *quiet, *where], self._environment, self.repo)
 
 
 def started(screen: Screen, prompt: str) -> float:
@@ -190,8 +189,10 @@ async def measured(options: argparse.Namespace) -> dict[str, list[float]]:
             waits: dict[str, list[float]] = {"start": [], "start_aider": []}
             for _ in range(options.starts):
                 waits["start"].append(await asyncio.to_thread(started, desk.code(), "shall I do"))
-                if PACKAGES["aider-chat"].missing is None:
-                    waits["start_aider"].append(await asyncio.to_thread(started, desk.aider(), ">\x1b[0m"))
+                if options.aider is not None:
+                    waits["start_aider"].append(
+                        await asyncio.to_thread(started, desk.aider(options.aider), ">\x1b[0m")
+                    )
             waits["key"] = await asyncio.to_thread(typed, desk, options.rounds)
             waits["page"] = await asyncio.to_thread(scrolled, desk, options.pages)
         store.close()
@@ -213,6 +214,7 @@ def main() -> None:
     parser.add_argument("--starts", type=int, default=7)
     parser.add_argument("--rounds", type=int, default=10, help="answers during which somebody types")
     parser.add_argument("--pages", type=int, default=200)
+    parser.add_argument("--aider", type=Path, help="the program of aider")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with Run("terminal", "textual") as run:

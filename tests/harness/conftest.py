@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.harness.story import STORY, scripted_gateway
+from fuzz.scripted_gateway import scripted_gateway
+from tests.harness.story import STORY
 
 from ostinato.gateway.access.keys import hash_key
 from ostinato.harness.execute import Executor

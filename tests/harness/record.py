@@ -12,7 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.harness.story import call_text, scripted_gateway
+from fuzz.scripted_gateway import scripted_gateway
+from tests.harness.story import call_text
 from tests.harness.terminal import Terminal
 
 from ostinato.gateway.access.keys import hash_key

@@ -11,8 +11,9 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from fuzz.scripted_gateway import TOO_LONG
 from rich.console import Console
-from tests.harness.story import TOO_LONG, call_text
+from tests.harness.story import call_text
 
 from ostinato.config import ConfigError
 from ostinato.harness.frontends.code import NO_TEXTUAL, CodeRequest, code

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.harness.story import scripted_gateway
+from fuzz.scripted_gateway import scripted_gateway
 from tests.sandbox.conftest import backends, ns_backend  # noqa: F401 - fixtures
 
 from ostinato.config import ConfigError
