@@ -3,15 +3,9 @@
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, settings
 from tests.databases import backend, new_place, place, postgres
 
 from ostinato.store import Ledger, Store
-
-# Nothing is timed: a busy machine is not a bug.
-NOT_MINDED = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
-settings.register_profile("untimed", deadline=None, suppress_health_check=NOT_MINDED)
-settings.load_profile("untimed")
 
 
 @pytest.fixture
