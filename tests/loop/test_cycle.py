@@ -63,11 +63,14 @@ def pebble_of(task: Task) -> Pebble:
 class Scripted:
     """A service that a script stands in for."""
 
+    name = "scripted"
     restarts = 0
+    up = True
 
     def __init__(self, site: Running) -> None:
         self.url = site.url
         self.stop = site.close
+        self.on_change: list[Callable[[], None]] = []
         self.on_moved: list[Callable[[], None]] = []
 
 
