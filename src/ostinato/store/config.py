@@ -40,7 +40,7 @@ class StoreConfig:
 
     @property
     def on_one_machine(self) -> bool:
-        """Whether other machines cannot reach the record at this address."""
+        """Return whether this machine alone reaches the record at this address."""
         if not self.url:
             return True
         url = read_url(self.url)

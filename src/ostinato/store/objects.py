@@ -35,7 +35,7 @@ ADVICE = {
     "necessary privileges": "let the credentials read, write and list the bucket",
     "SlowDown": "the bucket throttled for longer than a minute: ask it less, or spread it over prefixes",
 }
-"""What to do about some refusals, by a part of their texts."""
+"""The remedies for some refusals, by a part of their texts."""
 AHEAD = 8
 """Objects of one stream that are under way or wait to be used; this bounds its memory."""
 

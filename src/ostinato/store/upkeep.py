@@ -1,4 +1,4 @@
-"""What the record consists of, and what of it may go: the tokens that the ledger keeps of groups that ended.
+"""The contents of the record, and what of it may go: the tokens that the ledger keeps of groups that ended.
 
 The samples of a group hold their tokens a second time, ready for a trainer. Once the prompt of the group has
 ended, nothing claims it again: its tokens may go, while the turns keep theirs, and all rows, masks and
@@ -29,7 +29,7 @@ NO_TOKENS: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """What a record consists of.
+    """The contents of a record.
 
     >>> Contents(layout=14, rows={"turns": 2}, bytes={}, ages=(Age(days=1, turns=2, bytes=90),)).rows
     {'turns': 2}

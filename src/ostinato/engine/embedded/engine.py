@@ -28,10 +28,10 @@ from ostinato.types import Abilities, Completion, GenerateRequest
 
 log = logging.getLogger(__name__)
 PREFILL_TOKENS = 4096
-"""At most so many tokens of new prompts are computed between two decode steps."""
+"""The most tokens of new prompts that are computed between two decode steps."""
 PREFILL_WORK = 30_000_000_000
-"""At most so many multiplications by weights go into new prompts between two decode steps, one to two
-seconds of a core: this bounds how long the others wait, and questions about the engine's health with them."""
+"""The most multiplications by weights that go into new prompts between two decode steps, one to two
+seconds of a core. It bounds how long the others wait, and questions about the engine's health with them."""
 LONG_STEP_S, BREATH = 0.05, 0.02
 """After a step that took longer, the event loop has this share of its time for all else. A request over HTTP
 takes some ten rounds of the loop: with one round a step, a health question would wait for ten steps."""

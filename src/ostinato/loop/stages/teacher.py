@@ -27,7 +27,7 @@ from ostinato.tasks.teaching.demonstrate import Demonstrator, demonstrator
 from ostinato.types import Ending, GenerateRequest, Source, State, Task, new_id
 
 RETRIES = 2
-"""How often a demonstration is given again that a failure of ours spoilt."""
+"""The times that a demonstration is given again which a failure of ours spoilt."""
 MOST_LEFT_OUT = 1 / 20
 """The largest share of the demonstrations that teaching goes on without."""
 

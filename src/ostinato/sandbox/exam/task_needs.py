@@ -1,4 +1,4 @@
-"""What a task needs of its sandboxes: its image, as `ostinato tasks build` noted it, and its resources."""
+"""The needs of a task in its sandboxes: its image, as `ostinato tasks build` noted it, and its resources."""
 
 import math
 from dataclasses import replace
