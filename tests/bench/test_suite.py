@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from ostinato.bench.suite import MANIFEST, SuiteError, open_suite, repository, seal, task_hash
+from ostinato.bench.suite import MANIFEST, SuiteError, open_suite, seal, task_hash
 from ostinato.tasks.base import TaskError
 from ostinato.tasks.pebble import generate, provide
 
@@ -18,7 +18,7 @@ def test_a_sealed_suite_is_read_back(tmp_path: Path) -> None:
     suite = seal(tasks(tmp_path), "small")
     assert (suite.label, len(suite.tasks)) == ("small 1", 2)
     assert open_suite(tmp_path) == suite == seal(tmp_path)
-    assert repository(suite.tasks[0]) == suite.tasks[0].metadata["cluster"]
+    assert suite.tasks[0].cluster == suite.tasks[0].metadata["cluster"]
 
 
 @pytest.mark.parametrize("part", ["instruction.md", "tests/test_hidden.py", "environment/repo/more.py"])

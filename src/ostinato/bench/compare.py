@@ -8,7 +8,7 @@ import numpy as np
 
 from ostinato.bench import estimate
 from ostinato.bench.contest import Results
-from ostinato.bench.suite import BenchSuite, repository
+from ostinato.bench.suite import BenchSuite
 from ostinato.deploy.statistics import Estimate, Floats, half_width, holm
 from ostinato.types import Task
 
@@ -96,7 +96,7 @@ def figures(suite: BenchSuite, passes: int, results: Mapping[str, Results]) -> S
         suite=suite.label,
         hash=suite.hash,
         tasks=len(suite.tasks),
-        repositories=len({repository(task) for task in suite.tasks}),
+        repositories=len({task.cluster for task in suite.tasks}),
         passes=passes,
         sides=tuple(_side(suite, passes, name, of) for name, of in results.items()),
         changes=changes,
@@ -167,7 +167,7 @@ def _changes(suite: BenchSuite, passes: int, first: Results, second: Results) ->
 def _change(
     tasks: Sequence[Task], differences: Floats, how: Callable[[Floats, Floats], Estimate]
 ) -> Contrast:
-    names = [repository(task) for task in tasks]
+    names = [task.cluster for task in tasks]
     found = how(differences, estimate.member(names))
     value, half = float(found.value), float(half_width(found, estimate.LEVEL / 2))
     return Contrast(
@@ -182,7 +182,7 @@ def _change(
 def _finding(
     tasks: Sequence[Task], values: Floats, how: Callable[[Floats, Floats], tuple[Floats, Floats, Floats]]
 ) -> Bounded:
-    names = [repository(task) for task in tasks]
+    names = [task.cluster for task in tasks]
     value, low, high = how(values, estimate.member(names))
     return Bounded(
         value=float(value),

@@ -7,7 +7,7 @@ import numpy as np
 from ostinato.bench import estimate
 from ostinato.bench.axes import PassResult
 from ostinato.bench.contest import Results
-from ostinato.bench.suite import BenchSuite, SuiteError, repository
+from ostinato.bench.suite import BenchSuite, SuiteError
 from ostinato.deploy.statistics import Estimate, Floats
 from ostinato.deploy.suite import SuiteChanges
 from ostinato.types import Task
@@ -85,7 +85,7 @@ def _change(
         values = [[read(side[task.id, number]) for number in range(passes)] for task in tasks]
         return np.asarray(np.array(values, dtype=float).mean(axis=1))
 
-    clusters = estimate.member([repository(task) for task in tasks])
+    clusters = estimate.member([task.cluster for task in tasks])
     differences = means(candidate) - means(current)
     return (
         estimate.difference(differences, clusters)

@@ -43,11 +43,6 @@ class BenchSuite:
         return f"{self.name} {self.version}"
 
 
-def repository(task: Task) -> str:
-    """Return the cluster of a task, its repository where it was mined: such tasks resemble each other."""
-    return task.cluster
-
-
 def seal(directory: Path, name: str = "") -> BenchSuite:
     """Write the manifest of the tasks below `directory`; a suite that changed gets the next version.
 
