@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo real real-short test test-browser test-clients test-postgres test-ray test-sandboxes test-vllm wheel reference quick check lint types clean
+.PHONY: demo real real-short test test-browser test-clients test-gpu test-postgres test-ray test-sandboxes test-vllm wheel reference quick check lint types clean
 
 $(VENV)/demo.stamp: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -33,6 +33,9 @@ test-clients: $(VENV)/dev.stamp
 
 test-vllm: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.vllm.install $(ARGS)
+
+test-gpu: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest -m gpu $(ARGS)
 
 test-ray: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.loop.placement.install $(ARGS)

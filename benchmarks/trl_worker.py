@@ -1,6 +1,7 @@
 """The peer of `benchmarks.trainer`: TRL's SFTTrainer with packing, run by the interpreter that has TRL.
 
-`python trl_worker.py MODEL ROWS OUT TOKENS`: ROWS is a JSON list of rows of token ids. Prints one JSON line.
+`python trl_worker.py MODEL ROWS OUT TOKENS COMPUTE`: ROWS is a JSON list of rows of token ids. It computes on
+the GPU where there is one, in float32 or bfloat16. Prints one JSON line.
 """
 
 import json
@@ -23,10 +24,12 @@ class Clock(TrainerCallback):
         self.ends: list[float] = []
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
         self.ends.append(time.perf_counter())
 
 
-def main(model: str, rows: Path, out: str, tokens: int) -> None:
+def main(model: str, rows: Path, out: str, tokens: int, compute: str) -> None:
     torch.set_num_threads(1)
     clock = Clock()
     settings = SFTConfig(
@@ -37,8 +40,8 @@ def main(model: str, rows: Path, out: str, tokens: int) -> None:
         num_train_epochs=1,
         gradient_checkpointing=False,
         learning_rate=1e-5,
-        use_cpu=True,
-        bf16=False,
+        use_cpu=not torch.cuda.is_available(),
+        bf16=compute == "bfloat16",
         report_to=[],
         save_strategy="no",
         logging_strategy="no",
@@ -56,12 +59,19 @@ def main(model: str, rows: Path, out: str, tokens: int) -> None:
         json.dumps(
             {
                 "tokens_s": steps * tokens / (clock.ends[-1] - clock.ends[0]),
-                "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+                "peak_mb": peak_mb(),
                 "steps": steps,
             }
         )
     )
 
 
+def peak_mb() -> float:
+    """Return the most memory that was used: the GPU's where there is one."""
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated() / 2**20
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]))
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]), sys.argv[5])

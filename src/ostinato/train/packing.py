@@ -8,18 +8,21 @@
 The sessions of an agent begin with the same system prompt and tools, which are most of a short session; they
 are computed once for all rows of a pack. What rows share ends where their replayed experts differ.
 
-Shapes: T packed tokens, N scored tokens, H heads, D their size, W experts of a token.
+Shapes: T packed tokens, N scored tokens, S stretches, K keys of all of them, H heads, D their size, W experts
+of a token.
 """
 # ruff: noqa: N815
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
+from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention.varlen import varlen_attn
 
 from ostinato.model.replay import Replay, RouterShape, recorded
 from ostinato.train.batch import ScoredRow, temperatures_of
@@ -52,9 +55,11 @@ class Pack:
     """The recorded experts of each token, or UNKNOWN; None when no row has any."""
     margin: float
     """The margin with which they are replayed."""
+    stretches: "Stretches | None" = None
+    """The form in which one kernel computes the attention of all rows; None where they take turns."""
 
-    def to(self, device: torch.device) -> "Pack":
-        """Return the pack on another device."""
+    def to(self, device: torch.device, *, at_once: bool = False) -> "Pack":
+        """Return the pack on another device; `at_once` is for half precision on a GPU."""
         if device.type == "cpu":
             return self
         temperatures, routes = self.temperatures_N, self.routes_TW
@@ -64,13 +69,44 @@ class Pack:
             positions_T=self.positions_T.to(device),
             prefix=self.prefix,
             spans=self.spans,
-            masks=tuple(None if mask is None else mask.to(device) for mask in self.masks),
+            masks=() if at_once else tuple(None if mask is None else mask.to(device) for mask in self.masks),
             sources_N=self.sources_N.to(device),
             targets_N=self.targets_N.to(device),
             temperatures_N=None if temperatures is None else temperatures.to(device),
             routes_TW=None if routes is None else routes.to(device),
             margin=self.margin,
+            stretches=_stretches(self, device) if at_once else None,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Stretches:
+    """Stretches of queries, each with the stretch of keys whose end it is: the prefix, then each row.
+
+    A row's keys are those of the prefix and its own, so that its queries attend as in a sequence alone.
+    """
+
+    keys_K: Tensor
+    """The packed places of all keys, stretch by stretch."""
+    queries_S: Tensor
+    """The place at which each stretch of queries begins, and the end of the last, int32."""
+    ends_S: Tensor
+    """The same of the stretches of keys."""
+    longest: tuple[int, int]
+    """The length of the longest stretch of queries and of keys."""
+
+
+def _stretches(pack: Pack, device: torch.device) -> Stretches:
+    shared = list(range(pack.prefix))
+    keys = [shared] if shared else []
+    keys += [[*shared, *range(start, end)] for start, end in pack.spans]
+    queries = [pack.prefix] * bool(shared) + [end - start for start, end in pack.spans]
+    return Stretches(
+        keys_K=torch.tensor([place for part in keys for place in part], device=device),
+        queries_S=torch.tensor([0, *accumulate(queries)], dtype=torch.int32, device=device),
+        ends_S=torch.tensor([0, *accumulate(map(len, keys))], dtype=torch.int32, device=device),
+        longest=(max(queries), max(map(len, keys))),
+    )
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, pack: Pack, *, scale: float | None = None) -> Tensor:
@@ -78,6 +114,8 @@ def attend(query: Tensor, key: Tensor, value: Tensor, pack: Pack, *, scale: floa
 
     Queries have H heads; keys and values may have fewer, each of which serves several.
     """
+    if pack.stretches is not None:
+        return _attend_at_once(query, key, value, pack.stretches, scale)
     attention = partial(
         F.scaled_dot_product_attention, scale=scale, enable_gqa=query.shape[1] != key.shape[1]
     )
@@ -90,6 +128,24 @@ def attend(query: Tensor, key: Tensor, value: Tensor, pack: Pack, *, scale: floa
             keys, values = torch.cat([key[:, :, :p], keys], 2), torch.cat([value[:, :, :p], values], 2)
         parts.append(attention(query[:, :, start:end], keys, values, attn_mask=mask, is_causal=mask is None))
     return torch.cat(parts, 2)
+
+
+def _attend_at_once(
+    query: Tensor, key: Tensor, value: Tensor, stretches: Stretches, scale: float | None
+) -> Tensor:
+    keys, values = (each[0].transpose(0, 1)[stretches.keys_K] for each in (key, value))
+    attended = varlen_attn(
+        query[0].transpose(0, 1),
+        keys,
+        values,
+        stretches.queries_S,
+        stretches.ends_S,
+        *stretches.longest,
+        scale=scale,
+        window_size=(-1, 0),  # causal, and the last query of a stretch goes with its last key
+        enable_gqa=query.shape[1] != key.shape[1],
+    )
+    return cast(Tensor, attended).transpose(0, 1)[None]
 
 
 def packs(rows: Sequence[ScoredRow], tokens: int) -> list[Pack]:

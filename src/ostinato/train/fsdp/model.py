@@ -62,14 +62,15 @@ class ShardedModel:
             cast(Any, scoring.model).activation_checkpointing_enable()
         self._checkpoint, self._config, self._ranks = checkpoint, config, ranks
         self._reference: ScoringModel | None = None
-        self._scoring = _sharded(scoring.to(ranks.device), config)
+        self._scoring = _sharded(scoring, config, ranks.device)
         self._trained = {name: p for name, p in scoring.named_parameters() if p.requires_grad}
+        self._fused = ranks.size == 1
         self.optimizer = torch.optim.AdamW(
             list(self._trained.values()),
             lr=0.0,
             betas=BETAS,
             weight_decay=weight_decay,
-            fused=ranks.size == 1,
+            fused=self._fused,
         )
         self._states = ShardedStates(run_dir / "states", ranks)
         self._replayed = ReplayCounts()
@@ -85,7 +86,7 @@ class ShardedModel:
     def accumulate(self, rows: Sequence[ScoredRow], loss: PieceLoss) -> float:
         total = 0.0
         for part in self._share(rows):
-            here = part.to(self._ranks.device)
+            here = self._placed(part)
             replay = packed_replay(here, self.router)
             scores = self._scoring(here, replay)
             # FSDP takes the mean of the ranks' gradients; the loss is a sum over all rows.
@@ -101,6 +102,10 @@ class ShardedModel:
         """Return this rank's packs, as many as any other's."""
         ranks, attention = self._ranks, self._scoring.attention_cost
         return shared_out(rows, self._config.piece_tokens, ranks.size, attention)[ranks.rank]
+
+    def _placed(self, part: Pack) -> Pack:
+        device = self._ranks.device
+        return part.to(device, at_once=device.type == "cuda" and self._config.compute == "bfloat16")
 
     def update(self, rate: float, largest_gradient: float) -> float:
         norm = self._cut_to(largest_gradient)
@@ -135,7 +140,7 @@ class ShardedModel:
             self._check_base(tensors)
             return
         reference = load_scoring(self._checkpoint).requires_grad_(False)
-        self._reference = _sharded(reference.to(self._ranks.device), self._config)
+        self._reference = _sharded(reference, self._config, self._ranks.device)
         _fill(self._reference, tensors)
 
     def _check_base(self, tensors: Mapping[str, Tensor]) -> None:
@@ -168,7 +173,7 @@ class ShardedModel:
         own: dict[int, Tensor] = {}
         for part in self._share(rows):
             counts = [len(rows[i].places) for i in part.rows]
-            here = part.to(self._ranks.device)
+            here = self._placed(part)
             scores = scoring(here, packed_replay(here, self.router)).logprobs_N.cpu()
             own.update(zip(part.rows, scores.split_with_sizes(counts), strict=True) if counts else ())
         together = {i: scores for some in self._ranks.all(own) for i, scores in some.items()}
@@ -219,7 +224,7 @@ class ShardedModel:
 
     def _begin_moments(self, parameter: Tensor, steps: int) -> dict[str, Tensor]:
         self.optimizer.state[parameter] = moments = {
-            STEP: torch.tensor(float(steps)),
+            STEP: torch.tensor(float(steps), device=parameter.device if self._fused else "cpu"),
             MEAN: torch.zeros_like(parameter.detach()),
             SQUARE: torch.zeros_like(parameter.detach()),
         }
@@ -273,12 +278,15 @@ class ShardedModel:
         return state_root({name: blob for some in self._ranks.all(own) for name, blob in some.items()})
 
 
-def _sharded(scoring: ScoringModel, config: TrainerConfig) -> ScoringModel:
-    """Spread the weights of each layer over all ranks; a process alone keeps them as they are."""
+def _sharded(scoring: ScoringModel, config: TrainerConfig, device: torch.device) -> ScoringModel:
+    """Spread the weights of each layer over all ranks; a process alone keeps them as they are.
+
+    Layer by layer they move to the device, so that it never holds the whole model.
+    """
     if not dist.is_initialized():
-        return scoring
+        return scoring.to(device)
     compute = DTYPES[config.compute]
-    mesh = init_device_mesh(next(scoring.parameters()).device.type, (dist.get_world_size(),))
+    mesh = init_device_mesh(device.type, (dist.get_world_size(),))
     mixed = MixedPrecisionPolicy(
         param_dtype=None if compute is torch.float32 else compute, reduce_dtype=torch.float32
     )

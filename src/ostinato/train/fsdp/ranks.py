@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 
 from ostinato.sync import Manifest, RankGroup
-from ostinato.train.base import Note, StepStats, Trainer
+from ostinato.train.base import Note, StateError, StepStats, Trainer
 from ostinato.train.batch import Row
 from ostinato.train.config import TrainerConfig
 from ostinato.types import Group
@@ -44,9 +44,17 @@ class Ranks:
 
     @classmethod
     def join(cls, config: TrainerConfig) -> Self:
-        """Join the processes that torchrun started; alone without it, on a GPU where there is one."""
+        """Join the processes that torchrun started; alone without it, on a GPU where there is one.
+
+        Raises StateError when a machine with GPUs has fewer of them than ranks.
+        """
         cuda = torch.cuda.is_available()
         local = int(os.environ.get("LOCAL_RANK", "0"))
+        if cuda and local >= torch.cuda.device_count():
+            raise StateError(
+                f"rank {local} of this machine has no GPU of its own: it has {torch.cuda.device_count()}, "
+                "start as many ranks"
+            )
         device = torch.device("cuda", local) if cuda else torch.device("cpu")
         if cuda:
             torch.cuda.set_device(device)
