@@ -59,10 +59,11 @@ def rounded(model: Path, steps: list[list[list[int]]], out: Path, config: Traine
     ranks = Ranks.join(config)
     rows = [lesson(ids).scored for ids in steps[0]]
     ours = torch.cat(ShardedModel(model, out, config, ranks).logprobs(rows))
-    scores = {
-        dtype: plain_logprobs(AutoModelForCausalLM.from_pretrained(model, dtype=dtype), rows)
-        for dtype in (torch.float32, DTYPES[config.compute])
-    }
+    scores = {}
+    for dtype in (torch.float32, DTYPES[config.compute]):
+        plain = AutoModelForCausalLM.from_pretrained(model, dtype=dtype).to(ranks.device)
+        with ranks.device:
+            scores[dtype] = plain_logprobs(plain, rows).cpu()
     ranks.leave()
     apart = {
         "rounded": ours - scores[torch.float32],
