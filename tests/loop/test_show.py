@@ -28,7 +28,7 @@ def test_a_long_stage_without_a_terminal_says_how_far_it_is() -> None:
     lines = Lines()
     show = Show(Console(file=lines, width=100), longest_silence_s=0.01)
     with show.heartbeat():
-        lines.wait_for("between two stages")
+        lines.wait_for("starting what the next stage needs")
         with show.stage("bench", total=4) as bar:
             bar.more("1 solved")
             lines.wait_for("bench: 25%  1 solved")
@@ -43,7 +43,7 @@ def test_on_a_terminal_the_bar_is_enough() -> None:
     show = Show(Console(file=lines, width=100, force_terminal=True), longest_silence_s=0.0)
     with show.heartbeat(), show.stage("bench", total=1) as bar:
         bar.at(1, "done")
-    assert "between two stages" not in lines.getvalue()
+    assert "starting what the next stage needs" not in lines.getvalue()
     assert "bench:" not in lines.getvalue()
 
 

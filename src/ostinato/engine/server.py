@@ -68,11 +68,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 async def _serve(config: EngineServerConfig, secret: str) -> None:
     with tempfile.TemporaryDirectory(prefix="ostinato-vllm-") as directory:
-        engine = await _engine(config, Path(directory))
+        try:
+            engine = await _engine(config, Path(directory))
+        except EngineError:
+            _copy_logs(Path(directory))
+            raise
         try:
             await _serve_engine(engine, config, secret)
         finally:
             await engine.aclose()
+
+
+def _copy_logs(directory: Path) -> None:
+    """Write the logs of a process that did not start to our own, since theirs go with the directory."""
+    for path in directory.glob("*.log"):
+        sys.stderr.write(path.read_text(errors="replace"))
 
 
 async def _engine(config: EngineServerConfig, directory: Path) -> Served:

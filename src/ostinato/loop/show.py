@@ -91,7 +91,7 @@ class Show:
         def beat() -> None:
             while not ended.wait(max(0.01, self._spoke + self._longest_silence_s - time.monotonic())):
                 if time.monotonic() - self._spoke >= self._longest_silence_s:
-                    self.say(self._bar.summary if self._bar else "between two stages")
+                    self.say(self._bar.summary if self._bar else "starting what the next stage needs")
 
         thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
         if not self.console.is_terminal:

@@ -6,6 +6,7 @@ The abilities of a version of vLLM are queried, not assumed: the routes it lists
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import socket
 import sys
@@ -30,6 +31,8 @@ WHOLE_PROMPTS = ("--no-enable-chunked-prefill",)
 two parts: it winds the request's generator back, and those of a CPU cannot be wound back."""
 NEEDED = ("/pause", "/resume", "/collective_rpc")
 TOKENS = "/inference/v1/generate"
+ERROR = re.compile(r"(?:^|\) |\] )((?:\w+\.)*\w*(?:Error|Exception): .+)")
+"""A line that ends a traceback, in which the name of a process and of a source may come first."""
 POLL_S = 0.2
 TERM_S = 10.0
 
@@ -79,7 +82,7 @@ class VllmServer:
                 await server.close()
                 if not switches or "unrecognized arguments" not in server.log():
                     why = f"{error}" or f"no response within {launch.patience_s:.0f} s"
-                    raise EngineError(f"vLLM did not start ({why}): {server.log()}") from error
+                    raise EngineError(f"vLLM did not start ({why}): {server.cause()}") from error
         raise AssertionError("unreachable: the last start has no switches")
 
     @classmethod
@@ -142,6 +145,15 @@ class VllmServer:
     def log(self) -> str:
         """Return the last lines of the server's output."""
         return self._logs.read_text(errors="replace")[-2000:]
+
+    def cause(self) -> str:
+        """Return the first error in the server's output, else its last lines.
+
+        Each of its processes reports that another one failed, so the last error says the least.
+        """
+        with self._logs.open(errors="replace") as lines:
+            first = next(filter(None, map(ERROR.search, lines)), None)
+        return first[1] if first else self.log()
 
     async def close(self) -> None:
         """End the server with everything it started: by SIGTERM first, then by SIGKILL."""
