@@ -83,7 +83,7 @@ class Person:
         return str(widget.render()) if widget.display else ""
 
     async def rests(self) -> None:
-        await self.until(lambda: self.shown("status").endswith("tokens"))
+        await self.until(lambda: re.search(r"tokens( · took \d+ s)?$", self.shown("status")) is not None)
 
 
 @pytest.fixture
@@ -162,7 +162,9 @@ async def test_ctrl_c_on_the_screen(sit_down, script: list[str]) -> None:
         script.append("here I am")
         await person.type("still there?")
         await person.until("here I am")
-        await person.rests()
+        await person.until(lambda: re.search(r"took \d+ s$", person.shown("status")) is not None)
+        await person.type("/help")
+        await person.until(lambda: person.shown("status").endswith("tokens"))
         await person.press("ctrl+c")
         await person.until(lambda: not person.app.is_running)
 

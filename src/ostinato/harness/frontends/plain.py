@@ -9,7 +9,7 @@ from typing import Any
 
 from ostinato.harness.client import GatewayRefused
 from ostinato.harness.conversation import Outcome
-from ostinato.harness.frontends.screen import Screen
+from ostinato.harness.frontends.screen import Screen, at_home
 from ostinato.harness.frontends.slash_commands import QuitRequested, command, is_command
 from ostinato.harness.lines import Lines
 from ostinato.harness.workspace.workbench import Workbench
@@ -70,7 +70,7 @@ async def converse(bench: Workbench, lines: Lines, screen: Screen, *, typed: boo
     interrupts, line_count = InterruptHandler(), 0
     with interrupts.installed():
         if typed:
-            screen.say(GREETING.format(root=bench.root), "dim")
+            screen.say(GREETING.format(root=at_home(bench.root)), "dim")
         try:
             while (line := await _next_line(lines, screen, typed=typed)) is not None:
                 line_count += 1

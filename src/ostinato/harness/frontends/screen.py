@@ -1,5 +1,7 @@
 """The screen in plain lines: prints a session as it happens, to a terminal or elsewhere."""
 
+from pathlib import Path
+
 from rich.console import Console
 from rich.syntax import Syntax
 
@@ -11,6 +13,15 @@ from ostinato.harness.users import visible
 
 SHOWN_LINES = 12
 MARKS = {"pending": "○", "in_progress": "◐", "completed": "●"}
+
+
+def at_home(path: Path) -> str:
+    """Return a path as a person writes it: `~` for their home.
+
+    >>> at_home(Path.home() / "stats")
+    '~/stats'
+    """
+    return f"~/{path.relative_to(Path.home())}" if path.is_relative_to(Path.home()) else str(path)
 
 
 def headline(call: Call) -> str:

@@ -29,7 +29,7 @@ from ostinato.harness.errors import UserAborted
 from ostinato.harness.execute import ToolResult
 from ostinato.harness.frontends.plain import verdict
 from ostinato.harness.frontends.replay import show_again
-from ostinato.harness.frontends.screen import headline, plan
+from ostinato.harness.frontends.screen import at_home, headline, plan
 from ostinato.harness.frontends.slash_commands import (
     COMMANDS,
     QuitRequested,
@@ -99,6 +99,7 @@ class CodeApp(App[int]):
         self._files: list[str] = []
         self._history = LineHistory(options.sessions.directory.parent / "history.jsonl")
         self.activity = Activity()
+        self._took = 0.0
         self._telling = Telling(dark=dark)
 
     @property
@@ -127,7 +128,7 @@ class CodeApp(App[int]):
     async def _begin(self) -> None:
         try:
             self._bench = await Workbench.open(self._options, self, self)
-            self.say(f"{self._bench.root}: {GREETING}", "dim")
+            self.say(f"{at_home(self._bench.root)}: {GREETING}", "dim")
             for notice in self._bench.notices:
                 self.say(notice, "yellow")
             await self._list_files()
@@ -212,6 +213,7 @@ class CodeApp(App[int]):
     async def _take(self, line: str) -> None:
         bench = self._opened_bench()
         self._telling.asked(line)
+        self._took, began = 0.0, time.monotonic()
         if is_command(line):
             await self._obey(bench, line)
             return
@@ -220,6 +222,7 @@ class CodeApp(App[int]):
         try:
             outcome = await bench.prompt(line.removeprefix("/") if line.startswith("//") else line)
         finally:
+            self._took = time.monotonic() - began
             self._telling.changed(await bench.checkpoints.diff(before, await bench.checkpoints.take()))
         if verdict(outcome):
             self.say(f"ostinato: {verdict(outcome)}", "red")
@@ -356,7 +359,7 @@ class CodeApp(App[int]):
 
     def _rest(self) -> None:
         self._telling.ended()
-        self._do("")
+        self._do(f"took {self._took:.0f} s" if self._took else "", moves=False)
 
     def _tick(self) -> None:
         self._telling.flush()
