@@ -14,6 +14,7 @@ solution fails, an empty one passes, or a task is flaky.
 import argparse
 import asyncio
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -35,16 +36,18 @@ from ostinato.tasks.source import FolderSource
 from ostinato.types import Task
 
 PACKAGES = (
-    "addict anytree attrs boltons cachetools charset-normalizer click cssselect deepmerge dpath face ftfy",
-    "funcy glom humanize hyperlink idna inflection intervaltree isodate itsdangerous jmespath jsondiff lark",
-    "marshmallow mistune more-itertools natsort num2words ordered-set parso pathspec portion prettytable",
-    "pyparsing pyrsistent rfc3986 schedule schema semantic-version simplejson sqlparse termcolor tinycss2",
-    "text-unidecode tinydb tomlkit unidiff uritemplate webcolors whatthepatch zipp",
+    "addict anytree asttokens attrs boltons cachetools charset-normalizer click cssselect deepmerge",
+    "dpath face ftfy funcy glom humanize hyperlink idna inflection intervaltree isodate itsdangerous",
+    "jmespath jsondiff lark markdown marshmallow mistune more-itertools natsort num2words ordered-set",
+    "packaging parse parso pathspec portion prettytable pyflakes pyparsing pyrsistent python-dotenv",
+    "python-slugify rfc3986 schedule schema semantic-version simplejson sqlparse tabulate termcolor",
+    "text-unidecode tinycss2 tinydb tomlkit unidiff uritemplate validators webcolors whatthepatch",
+    "xmltodict zipp",
 )
 """Packages whose source archives carry tests."""
 YIELD = "yield.json"
 RUNS, SAMPLE, PAIRS, AT_ONCE = 5, 100, 40, 2
-PLAIN = "python -m pytest -q --tb=no -p no:cacheprovider -o addopts= @.ids"
+PLAIN = ("python", "-m", "pytest", "-q", "--tb=no", "-p", "no:cacheprovider", "-o", "addopts=")
 
 
 def download(packages: Sequence[str], folder: Path) -> list[Path]:
@@ -161,7 +164,7 @@ async def plain(backend: Backend, task: Task, changes: dict[str, bytes | None]) 
         await asyncio.to_thread(lay_out, task, changes, repo)
         sandbox = await backend.create(Spec(repo=repo, limits=LIMITS))
         try:
-            done = await sandbox.exec(PLAIN)
+            done = await sandbox.exec(shlex.join([*PLAIN, *task.suite.arguments, "@.ids"]))
         finally:
             await sandbox.destroy()
     assert done.exit_code == 0, f"{task.id}: {done.output[-500:]}"
