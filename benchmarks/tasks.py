@@ -31,6 +31,7 @@ from ostinato.loop.mining.mine import Miner, MiningConfig
 from ostinato.loop.mining.trials import LIMITS
 from ostinato.sandbox.base import Backend, Spec
 from ostinato.sandbox.exam.runners.base import hidden_files
+from ostinato.sandbox.exam.suite import Suite
 from ostinato.sandbox.exam.verifier import Verifier
 from ostinato.tasks.source import FolderSource
 from ostinato.types import Task
@@ -164,7 +165,9 @@ async def plain(backend: Backend, task: Task, changes: dict[str, bytes | None]) 
         await asyncio.to_thread(lay_out, task, changes, repo)
         sandbox = await backend.create(Spec(repo=repo, limits=LIMITS))
         try:
-            done = await sandbox.exec(shlex.join([*PLAIN, *task.suite.arguments, "@.ids"]))
+            suite = Suite.of(task)
+            assert suite is not None
+            done = await sandbox.exec(shlex.join([*PLAIN, *suite.arguments, "@.ids"]))
         finally:
             await sandbox.destroy()
     assert done.exit_code == 0, f"{task.id}: {done.output[-500:]}"
@@ -190,6 +193,7 @@ async def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     backend = await choose_backend(options.sandbox)
     try:
         checked = await check(backend, tasks, Random(1))
+        print(json.dumps(checked), file=sys.stderr, flush=True)
         compared = await compare(backend, tasks, Random(2))
     finally:
         await backend.aclose()

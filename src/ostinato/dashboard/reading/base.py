@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from sqlalchemy import ColumnElement, LargeBinary, cast, func
 
 from ostinato.dashboard.text.lexicon import Lexicon
+from ostinato.dashboard.text.plain import line_of
 from ostinato.store import Store
 from ostinato.store.sql.schema import turns
 
@@ -50,6 +51,39 @@ class LoopSide(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeAddress:
+    """A node server of sandboxes, and the key that it asks for.
+
+    >>> NodeAddress(url="http://10.0.0.2:3000", key="secret")
+    NodeAddress(url='http://10.0.0.2:3000')
+    """
+
+    url: str
+    key: str = field(default="", repr=False)
+
+    @property
+    def shown(self) -> Answer:
+        return {"url": line_of(self.url, 120)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Region:
+    """A copy of the chain of weights, by its name and the URL or folder of its object store.
+
+    >>> Region(name="eu", objects="s3://weights-eu").name
+    'eu'
+    """
+
+    name: str
+    objects: str
+    prefix: str = "weights"
+
+    @property
+    def shown(self) -> Answer:
+        return {"name": line_of(self.name, 60), "where": line_of(self.objects, 120)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordSource:
     """The record as the pages read it.
 
@@ -68,6 +102,9 @@ class RecordSource:
     """None where only the record is read: then trials are seen as their verdicts left them."""
     beside: tuple["RecordSource", ...] = ()
     """Other runs, which the charts of training draw over this one."""
+
+    nodes: tuple[NodeAddress, ...] = ()
+    regions: tuple[Region, ...] = ()
 
     def close(self) -> None:
         for each in (self, *self.beside):

@@ -1,4 +1,5 @@
-"""The fleet: the engines behind each arm and what they lately served, and the chain of weights."""
+"""The fleet: the engines behind each arm and what they lately served, the chain of weights and how far each
+region is behind it, and the nodes of the sandboxes."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,6 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 
 from ostinato.dashboard.access import Viewer
+from ostinato.dashboard.reading.around import nodes_seen, regions_seen
 from ostinato.dashboard.reading.base import Answer, Asked, RecordSource, first_version, version_of
 from ostinato.dashboard.text.plain import line_of
 from ostinato.store import Objects, ObjectsError
@@ -44,6 +46,8 @@ def seen(reading: RecordSource, _: Viewer, __: Asked) -> Answer:
         "all": len(versions),
         "trouble": trouble,
         "objects": stored is not None,
+        "nodes": nodes_seen(reading.nodes),
+        "regions": regions_seen(reading.regions, newest),
     }
 
 

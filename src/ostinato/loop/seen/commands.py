@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,6 +33,25 @@ def register(commands: Any) -> None:
         help="another run folder, whose training is drawn over this one's",
     )
     parser.add_argument(
+        "--node",
+        action="append",
+        default=[],
+        type=_node,
+        metavar="URL",
+        help="a node of sandboxes, shown on the fleet",
+    )
+    parser.add_argument(
+        "--node-key-file", type=Path, default=None, help="a file with the nodes' key (or OSTINATO_NODE_KEY)"
+    )
+    parser.add_argument(
+        "--region",
+        action="append",
+        default=[],
+        type=_region,
+        metavar="NAME=URL",
+        help="the object store of a region, whose lag behind the record is shown",
+    )
+    parser.add_argument(
         "--host", default="127.0.0.1", help="address to listen on (default: this machine alone)"
     )
     parser.add_argument("--port", type=int, default=8095, help="0 takes a free one")
@@ -54,13 +74,29 @@ def register(commands: Any) -> None:
     told.set_defaults(run=_report, interrupted="")
 
 
+def _node(text: str) -> str:
+    if not text.startswith(("http://", "https://")):
+        raise argparse.ArgumentTypeError(f"{text!r} is no http address")
+    return text
+
+
+def _region(text: str) -> tuple[str, str]:
+    name, _, objects = text.partition("=")
+    if not (name and objects):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=URL")
+    return name, objects
+
+
 def _dashboard(options: argparse.Namespace) -> int:
     if find_spec("jinja2") is None:
         raise MissingExtraError(EXTRA)
+    from ostinato.dashboard.reading.base import NodeAddress, Region
     from ostinato.dashboard.server import open_reading, serve
     from ostinato.loop.seen.link import link_of
     from ostinato.store.config import record_of
 
+    key_file: Path | None = options.node_key_file
+    key = key_file.read_text().strip() if key_file else os.environ.get("OSTINATO_NODE_KEY", "")
     store = options.store or record_of(options.directory)
     checkpoint = options.checkpoint
     if checkpoint is None and options.store is None:
@@ -68,7 +104,13 @@ def _dashboard(options: argparse.Namespace) -> int:
         checkpoint = start if (start / "tokenizer.json").exists() else None
     directory = options.directory if options.store is None else None
     reading = open_reading(
-        store, checkpoint, directory=directory, loop=link_of(directory), beside=options.beside
+        store,
+        checkpoint,
+        directory=directory,
+        loop=link_of(directory),
+        beside=options.beside,
+        nodes=[NodeAddress(url=url, key=key) for url in options.node],
+        regions=[Region(name=name, objects=objects) for name, objects in options.region],
     )
 
     def say(address: str) -> None:
