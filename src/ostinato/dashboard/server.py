@@ -9,7 +9,7 @@ import uvicorn
 
 from ostinato.dashboard.access import Doorkeeper
 from ostinato.dashboard.app import create_app
-from ostinato.dashboard.reading.base import LoopSide, NodeAddress, RecordSource, Region
+from ostinato.dashboard.reading.base import LoopSide, NodeAddress, RecordSource, RegionCopy
 from ostinato.dashboard.text.lexicon import Lexicon
 from ostinato.store import Store, StoreError
 from ostinato.store.config import record_of
@@ -30,7 +30,7 @@ def open_reading(
     loop: LoopSide | None = None,
     beside: Sequence[Path] = (),
     nodes: Sequence[NodeAddress] = (),
-    regions: Sequence[Region] = (),
+    regions: Sequence[RegionCopy] = (),
 ) -> RecordSource:
     """Return the record at a SQLite file or a database URL, and the tokenizer of its texts if there is one.
 

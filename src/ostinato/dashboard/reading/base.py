@@ -67,10 +67,10 @@ class NodeAddress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Region:
+class RegionCopy:
     """A copy of the chain of weights, by its name and the URL or folder of its object store.
 
-    >>> Region(name="eu", objects="s3://weights-eu").name
+    >>> RegionCopy(name="eu", objects="s3://weights-eu").name
     'eu'
     """
 
@@ -104,7 +104,7 @@ class RecordSource:
     """Other runs, which the charts of training draw over this one."""
 
     nodes: tuple[NodeAddress, ...] = ()
-    regions: tuple[Region, ...] = ()
+    regions: tuple[RegionCopy, ...] = ()
 
     def close(self) -> None:
         for each in (self, *self.beside):

@@ -90,7 +90,7 @@ def _region(text: str) -> tuple[str, str]:
 def _dashboard(options: argparse.Namespace) -> int:
     if find_spec("jinja2") is None:
         raise MissingExtraError(EXTRA)
-    from ostinato.dashboard.reading.base import NodeAddress, Region
+    from ostinato.dashboard.reading.base import NodeAddress, RegionCopy
     from ostinato.dashboard.server import open_reading, serve
     from ostinato.loop.seen.link import link_of
     from ostinato.store.config import record_of
@@ -110,7 +110,7 @@ def _dashboard(options: argparse.Namespace) -> int:
         loop=link_of(directory),
         beside=options.beside,
         nodes=[NodeAddress(url=url, key=key) for url in options.node],
-        regions=[Region(name=name, objects=objects) for name, objects in options.region],
+        regions=[RegionCopy(name=name, objects=objects) for name, objects in options.region],
     )
 
     def say(address: str) -> None:

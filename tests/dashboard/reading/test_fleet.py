@@ -1,6 +1,6 @@
 """A real node of sandboxes and real copies of a chain on the fleet's page, and places that do not answer.
 
-Covers dashboard/reading/around.py and dashboard/reading/fleet.py.
+Covers dashboard/reading/fleet.py.
 """
 
 import socket
@@ -16,8 +16,8 @@ from tests.sandbox.conftest import served
 
 from ostinato.dashboard.access import Doorkeeper, Viewer
 from ostinato.dashboard.app import create_app
-from ostinato.dashboard.reading import around, fleet
-from ostinato.dashboard.reading.base import NodeAddress, RecordSource, Region
+from ostinato.dashboard.reading import fleet
+from ostinato.dashboard.reading.base import NodeAddress, RecordSource, RegionCopy
 from ostinato.store import Objects
 from ostinato.sync import Publisher
 from ostinato.sync.mirror import Mirror
@@ -33,14 +33,14 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeAddress]:
 
 
 def test_a_node_says_what_it_is(node: NodeAddress) -> None:
-    (row,) = around.nodes_seen([node])
+    (row,) = fleet.nodes_seen([node])
     assert row["trouble"] is None and row["backend"] == "process"
     assert row["cores"] >= 1 and row["memory_mb"] > 0 and 0 <= row["memory"] <= 1
     assert row["sandboxes"] == sum(each["count"] for each in row["states"])
 
 
 def test_a_key_that_is_wrong_is_a_trouble_and_is_never_shown(node: NodeAddress) -> None:
-    (row,) = around.nodes_seen([replace(node, key="wrong-key")])
+    (row,) = fleet.nodes_seen([replace(node, key="wrong-key")])
     assert row["trouble"].startswith("no answer: status 401")
     assert "wrong-key" not in repr(row) + repr(replace(node, key="wrong-key"))
 
@@ -48,11 +48,11 @@ def test_a_key_that_is_wrong_is_a_trouble_and_is_never_shown(node: NodeAddress) 
 def test_silent_and_absent_places_take_no_longer_than_a_page_may(
     node: NodeAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(around, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(fleet, "PATIENCE_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent, socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         places = [f"http://127.0.0.1:{each.getsockname()[1]}" for each in (silent, unused)]
-        rows = around.nodes_seen([*(NodeAddress(url=url) for url in places), node])
+        rows = fleet.nodes_seen([*(NodeAddress(url=url) for url in places), node])
     assert [row["trouble"] is None for row in rows] == [False, False, True]
 
 
@@ -62,12 +62,15 @@ def test_a_region_lags_behind_the_record_until_it_is_mirrored(tmp_path: Path) ->
     publisher.anchor(0, {"w": torch.zeros(4)})
     mirror.step()
     publisher.delta(1, {"w": torch.ones(4)})
-    regions = [Region(name="eu", objects=str(tmp_path / "target")), Region(name="?", objects="nothing://x")]
-    behind, odd = around.regions_seen(regions, 1)
+    regions = [
+        RegionCopy(name="eu", objects=str(tmp_path / "target")),
+        RegionCopy(name="?", objects="nothing://x"),
+    ]
+    behind, odd = fleet.regions_seen(regions, 1)
     assert (behind["head"], behind["lag"], behind["trouble"]) == (0, 1, None)
     assert odd["head"] is None and odd["lag"] is None and odd["trouble"]
     mirror.step()
-    assert around.regions_seen(regions[:1], 1)[0]["lag"] == 0
+    assert fleet.regions_seen(regions[:1], 1)[0]["lag"] == 0
 
 
 async def test_the_page_shows_them(reading: RecordSource, node: NodeAddress, tmp_path: Path) -> None:
@@ -75,7 +78,7 @@ async def test_the_page_shows_them(reading: RecordSource, node: NodeAddress, tmp
     seen = replace(
         reading,
         nodes=(node, NodeAddress(url="http://127.0.0.1:1/<b>")),
-        regions=(Region(name="<i>eu", objects=str(tmp_path / "eu")),),
+        regions=(RegionCopy(name="<i>eu", objects=str(tmp_path / "eu")),),
     )
     transport = httpx.ASGITransport(create_app(seen, Doorkeeper(seen.store, TICKET)))
     async with httpx.AsyncClient(transport=transport, base_url=ADDRESS) as browser:
