@@ -209,5 +209,5 @@ class _HiddenLoader(importlib.machinery.SourceFileLoader):
 
     def get_code(self, fullname: str) -> CodeType:
         body = ast.parse(self.get_data(self.path), self.path)
-        equality.Comparisons().visit(body)
-        return compile(ast.fix_missing_locations(body), self.path, "exec", dont_inherit=True)
+        equality.rewrite(body)
+        return compile(body, self.path, "exec", dont_inherit=True)

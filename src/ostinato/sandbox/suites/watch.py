@@ -12,7 +12,7 @@ import itertools
 import os
 import sys
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from operator import is_
@@ -38,8 +38,8 @@ _LIBRARY = (os.path.dirname(os.__file__),)  # noqa: PTH120
 _PASSED_OVER = (inspect.__file__,)
 
 
-Space = tuple[str, Any, dict[str, Any]]
-"""The names of a module or class: where, the names now, the names as they were."""
+Space = tuple[str, Mapping[str, Any], dict[str, Any]]
+"""The names of a module or class: where, all names now, and as they were those that can be called."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,11 +67,16 @@ class Memory:
 
 
 def _spaces(name: str, module: types.ModuleType, *, classes: bool) -> Iterator[Space]:
-    yield name, vars(module), vars(module).copy()
+    yield name, vars(module), _callables(vars(module))
     if classes:
         for key, value in vars(module).items():
             if type(value) is type and value.__module__ == name:
-                yield f"{name}.{key}", value.__dict__, dict(value.__dict__)
+                yield f"{name}.{key}", value.__dict__, _callables(value.__dict__)
+
+
+def _callables(space: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a change of would be a sign: reading a value makes a fork copy its page of memory."""
+    return {key: value for key, value in space.items() if callable(value)}
 
 
 class TamperWatch:
@@ -104,7 +109,8 @@ class TamperWatch:
         """Remember the machinery as it is now, and listen to what the tested code reaches for."""
         self._memory.add_new()
         for where, _, before in self._memory.spaces:
-            before.update(self._ours.get(where, ()))
+            if where in self._ours:
+                before.update(self._ours[where])
         if self._changed:
             sys.addaudithook(self._listener())
 
@@ -117,7 +123,7 @@ class TamperWatch:
             if all(map(is_, map(space.get, before), before.values())):
                 continue
             for key, value in before.items():
-                if space.get(key) is not value and callable(value):
+                if space.get(key) is not value:
                     self._changed_name(f"{where}.{key}", space.get(key))
         for finder in [*sys.meta_path, *sys.path_hooks]:
             if _file_of(finder) in self._changed:

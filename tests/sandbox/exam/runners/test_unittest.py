@@ -1,6 +1,6 @@
 """A suite of unittest under guard: ids, fixtures, outcomes, and what cannot be imported.
 
-Covers sandbox/suites/under_unittest.py, sandbox/suites/equality.py and sandbox/exam/runners/python.py.
+Covers sandbox/suites/under_unittest.py and sandbox/exam/runners/python.py.
 """
 
 from pathlib import Path
