@@ -48,7 +48,8 @@ PACKAGES = (
 """Packages whose source archives carry tests."""
 YIELD = "yield.json"
 RUNS, SAMPLE, PAIRS, AT_ONCE = 5, 100, 40, 2
-PLAIN = ("python", "-m", "pytest", "-q", "--tb=no", "-p", "no:cacheprovider", "-o", "addopts=")
+PLAIN = ("python", "-m", "pytest", "-q", "--tb=no", "-o", "addopts=")
+"""No plugin is named, because a warm interpreter has no configuration ready for a call that names one."""
 
 
 def download(packages: Sequence[str], folder: Path) -> list[Path]:
