@@ -8,10 +8,10 @@ Each run compares two arms of 40 people with Pareto(1.5) activity, who differ in
 - `planted`: every behaviour has a game that moves it, played in every other session of the challenger's.
 - `harmless`: the same game in so few sessions that the behaviour changes by half of what is harmless. Nothing
   may sound, though many of these changes are real.
-- `streams`: a history and a stream of sessions one after another. Alike and independent sessions sound in 1 %
-  at most; those of clustered people are shown beside, since the rate is not stated for them. From the middle
-  of a planted stream on the game is played in half of the sessions: `delay` is the median of the sessions
-  from there to where the change is said to have begun.
+- `streams`: a history and a stream of sessions one after another, of a person each, of new people who bring
+  several sessions, and of the same people who go on. Without a change they sound in 1 % at most. From the
+  middle of a planted stream on the game is played in half of the sessions: `delay` is the median of the
+  sessions from there to where the change is said to have begun.
 
 There is no peer: no public system watches these. Intervals are 95 %, Wilson's.
 """
@@ -160,28 +160,49 @@ def named(chance: Chance, behaviour: str, part: float, runs: int) -> Row:
     return share([any(each.behaviour == behaviour for each in some) for some in found], game=game.name)
 
 
-def independent(chance: Chance, count: int, game: Change | None = None) -> list[Observed]:
+def independent(chance: Chance, count: int, game: Change | None = None) -> list[tuple[str, Observed]]:
     """Return sessions of one person each; the game is played in those of the second half."""
     ones = [session(chance, str(n), edits=chance.beta(8, 2), asks=chance.beta(1, 15)) for n in range(count)]
-    played = [game is not None and n >= count / 2 and chance.random() < PLAYED for n in range(count)]
-    return [game(one) if game and yes else one for one, yes in zip(ones, played, strict=True)]
+    return played([(one.session_id, one) for one in ones], chance, game)
+
+
+def played(
+    seen: list[tuple[str, Observed]], chance: Chance, game: Change | None
+) -> list[tuple[str, Observed]]:
+    """Return the sessions with the game in half of those of the second half."""
+    if game is None:
+        return seen
+    after = [n >= len(seen) / 2 and chance.random() < PLAYED for n in range(len(seen))]
+    return [(who, game(one) if yes else one) for (who, one), yes in zip(seen, after, strict=True)]
+
+
+def same_people(chance: Chance) -> tuple[list[tuple[str, Observed]], list[tuple[str, Observed]]]:
+    """Return a history and a stream of the same people, cut in the middle of their sessions."""
+    seen = arm(chance)
+    return seen[: len(seen) // 2], seen[len(seen) // 2 :]
 
 
 def streams(chance: Chance, runs: int, few: int) -> dict[str, Row]:
     """Return how often a stream of sessions sounds."""
     alike = [bool(drifts(independent(chance, 2 * STREAM), independent(chance, STREAM))) for _ in range(runs)]
-    people = [[each for _, each in arm(chance)] for _ in range(2 * runs)]
-    clustered = [bool(drifts(past, now)) for past, now in zip(people[::2], people[1::2], strict=True)]
-    rows = {"alike and independent": share(alike), "of clustered people": share(clustered)}
+    new = [bool(drifts(arm(chance), arm(chance))) for _ in range(runs)]
+    same = [bool(drifts(*same_people(chance))) for _ in range(runs)]
+    rows = {"of a person each": share(alike), "of new people": share(new), "of the same people": share(same)}
     for behaviour, game in GAMES.items():
-        heard, delays = [], []
-        for _ in range(few):
-            stream = independent(chance, STREAM, game.play)
-            found = drifts(independent(chance, 2 * STREAM), stream)
-            began = [each.began for each in found if each.behaviour == behaviour]
-            heard.append(bool(began))
-            delays += [int(each) - STREAM // 2 for each in began]
-        rows[behaviour] = share(heard, game=game.name, delay=median(delays) if delays else None)
+        for kind in ("of a person each", "of new people"):
+            heard, delays = [], []
+            for _ in range(few):
+                if kind == "of a person each":
+                    past, stream = independent(chance, 2 * STREAM), independent(chance, STREAM, game.play)
+                else:
+                    past, stream = arm(chance), played(arm(chance), chance, game.play)
+                numbers = {one.session_id: number for number, (_, one) in enumerate(stream)}
+                found = [each for each in drifts(past, stream) if each.behaviour == behaviour]
+                heard.append(bool(found))
+                delays += [numbers[each.began] - len(stream) // 2 for each in found]
+            rows[f"{behaviour}, {kind}"] = share(
+                heard, game=game.name, delay=median(delays) if delays else None
+            )
     return rows
 
 

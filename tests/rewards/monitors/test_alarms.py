@@ -163,9 +163,9 @@ def test_too_few_people_are_not_compared() -> None:
 
 
 def test_a_drift_names_the_session_with_which_it_began() -> None:
-    history = [each for _, each in sessions(1)]
-    stream = [honest(number, random.Random(number)) for number in range(100)]
-    changed = [*stream[:50], *(asks(each) for each in stream[50:])]
+    history = sessions(1)
+    stream = [(f"p{number % 20}", honest(number, random.Random(number))) for number in range(100)]
+    changed = [*stream[:50], *((who, asks(each)) for who, each in stream[50:])]
     assert drifts(history, stream) == []
     (drift,) = [each for each in drifts(history, changed) if each.behaviour == "questions"]
     assert drift.rises and 20 <= drift.at <= 55

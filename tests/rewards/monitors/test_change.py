@@ -1,10 +1,12 @@
 """A change is found where there is one, and false alarms are no more frequent than stated."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from scipy import stats
 
-from ostinato.rewards.monitors.change import Cusum, shift
+from ostinato.rewards.monitors.change import Cusum, Resampled, shift
 
 RUNS = 200
 
@@ -55,19 +57,51 @@ def test_an_empty_side_is_refused() -> None:
         shift([], [("a", 1.0)])
 
 
+def each_another(history: Sequence[float], *, horizon: int, alarm_rate: float = 0.01, seed: int = 0) -> Cusum:
+    """A watch over a history in which every session is of a person of its own."""
+    people = [str(number) for number in range(len(history))]
+    return Cusum(history, Resampled.of(people, horizon=horizon, paths=500, seed=seed), alarm_rate=alarm_rate)
+
+
 def test_a_stream_without_a_change_sounds_as_rarely_as_stated() -> None:
     chance = np.random.default_rng(10)
     false = 0
     for run in range(RUNS):
-        watch = Cusum(list(chance.normal(0, 1, 200)), horizon=100, alarm_rate=0.05, paths=500, seed=run)
+        watch = each_another(list(chance.normal(0, 1, 200)), horizon=100, alarm_rate=0.05, seed=run)
         false += any(watch.add(value) for value in chance.normal(0, 1, 100))
-    # The usual value is itself an estimate from 200 sessions, which costs some of the level.
-    assert stats.binomtest(false, RUNS, 0.075, alternative="greater").pvalue > 0.001
+    assert stats.binomtest(false, RUNS, 0.05, alternative="greater").pvalue > 0.001
+
+
+def test_people_who_bring_many_sessions_are_no_change() -> None:
+    """As in `people`, habits and activity differ; the people of the stream are new ones."""
+    chance = np.random.default_rng(12)
+    false = naive = 0
+    for run in range(RUNS):
+        history, stream = people(chance, 40, 0.3), people(chance, 40, 0.3)
+        names, values = [name for name, _ in history], [value for _, value in history]
+        watch = Cusum(values, Resampled.of(names, horizon=len(stream), paths=500, seed=run), alarm_rate=0.05)
+        false += any(watch.add(value) for _, value in stream)
+        alone = each_another(values, horizon=len(stream), alarm_rate=0.05, seed=run)
+        naive += any(alone.add(value) for _, value in stream)
+    assert stats.binomtest(false, RUNS, 0.05, alternative="greater").pvalue > 0.001
+    assert stats.binomtest(naive, RUNS, 0.05, alternative="greater").pvalue < 0.001  # what they are drawn for
+
+
+def test_a_stream_is_of_whole_people_in_the_order_of_the_history() -> None:
+    names = [f"p{number % 5}" for number in range(30)]
+    drawn = Resampled.of(names, horizon=60, paths=50)
+    assert drawn.streams.shape == (50, 60)
+    assert (np.diff(drawn.streams, axis=1) >= 0).all()
+    assert (drawn.drawn[:, :5].sum(axis=1) == 5).all() and (drawn.drawn[:, 5:] == 1).all()
+    for stream in drawn.streams:
+        shares = [np.bincount(stream[stream % 5 == person], minlength=32)[:30] for person in range(5)]
+        whole = [set(each[person::5]) for person, each in enumerate(shares)]
+        assert sum(len(each) > 1 for each in whole) <= 1  # the last person drawn may be cut
 
 
 def test_the_change_point_is_near_the_change() -> None:
     chance = np.random.default_rng(11)
-    watch = Cusum(list(chance.normal(0, 1, 200)), horizon=200)
+    watch = each_another(list(chance.normal(0, 1, 200)), horizon=200)
     stream = [*chance.normal(0, 1, 100), *chance.normal(1.5, 1, 100)]
     sounded = next(n for n, value in enumerate(stream) if watch.add(value))
     assert 100 <= sounded <= 120
@@ -75,11 +109,11 @@ def test_the_change_point_is_near_the_change() -> None:
 
 
 def test_what_was_never_seen_is_not_an_alarm_the_first_time() -> None:
-    watch = Cusum([0.0] * 200, horizon=200)
+    watch = each_another([0.0] * 200, horizon=200)
     assert not watch.add(1.0)
     assert any(watch.add(1.0) for _ in range(20))
 
 
 def test_too_short_a_history_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 20"):
-        Cusum([0.0] * 19, horizon=10)
+        each_another([0.0] * 19, horizon=10)

@@ -114,10 +114,11 @@ class LoopLink:
     def _behaviours(self, store: Store, lexicon: Lexicon, now: float) -> list[Answer]:
         sessions = store.sessions(source=Source.LIVE, ended=True, limit=MOST_WATCHED)
         tokenizer = lexicon.tokenizer
-        seen = [each for _, each in watched(store, tokenizer, self._definition, sessions, now)]
-        ordered = sorted(seen, key=lambda each: each.at)
-        half = len(ordered) // 2
-        found = {each.behaviour: each for each in drifts(ordered[:half], ordered[half:])}
+        seen = watched(store, tokenizer, self._definition, sessions, now)
+        seen.sort(key=lambda each: each[1].at)
+        half = len(seen) // 2
+        found = {each.behaviour: each for each in drifts(seen[:half], seen[half:])}
+        ordered = [each for _, each in seen]
         return [
             {
                 "name": name,

@@ -58,9 +58,9 @@ def drifts_of(shop: Shop, sessions: Sequence[Session], since: float, as_of: floa
 
 def drifts_since(seen: Sequence[Seen], since: float) -> list[Drift]:
     """Return the behaviours that changed in the sessions from `since` on, against those before."""
-    ordered = sorted((each for _, each in seen), key=lambda each: each.at)
+    ordered = sorted(seen, key=lambda each: each[1].at)
     return drifts(
-        [each for each in ordered if each.at < since], [each for each in ordered if each.at >= since]
+        [each for each in ordered if each[1].at < since], [each for each in ordered if each[1].at >= since]
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ostinato.rewards.monitors.behaviour import BEHAVIOURS, Observed
-from ostinato.rewards.monitors.change import LEAST_HISTORY, Cusum, Shift, shift
+from ostinato.rewards.monitors.change import LEAST_HISTORY, Cusum, Resampled, Shift, shift
 
 ALPHA = 0.01
 """The chance of any false alarm in one comparison."""
@@ -83,22 +83,29 @@ class Drift:
     """Its beginning, in seconds since the epoch."""
 
 
-def drifts(history: Sequence[Observed], stream: Sequence[Observed], *, alpha: float = ALPHA) -> list[Drift]:
-    """Return the behaviours that left what was usual in `history` while `stream` went by, both oldest first.
+def drifts(
+    history: Sequence[tuple[str, Observed]], stream: Sequence[tuple[str, Observed]], *, alpha: float = ALPHA
+) -> list[Drift]:
+    """Return the behaviours that left what was usual in `history` while `stream` went by.
 
-    The chance of any false one in the whole stream is `alpha`, over all behaviours and both directions, where
-    sessions are alike and independent; fewer than 20 sessions of history tell nothing.
+    Both are (person, session), oldest first. The chance of any false one in the whole stream is `alpha`, over
+    all behaviours and both directions, where people are alike. Fewer than 20 sessions or 5 people of history
+    tell nothing.
     """
     found: list[Drift] = []
-    if len(history) < LEAST_HISTORY or not stream:
+    people = [person for person, _ in history]
+    if len(history) < LEAST_HISTORY or len(set(people)) < LEAST_PEOPLE or not stream:
         return found
+    resampled = Resampled.of(people, horizon=len(stream))
     for name, read in BEHAVIOURS.items():
+        past, now = ([read(each) for _, each in some] for some in (history, stream))
         for sign in (1.0, -1.0):
-            past = [sign * read(each) for each in history]
-            watch = Cusum(past, horizon=len(stream), alarm_rate=alpha / (2 * len(BEHAVIOURS)))
-            sounded = any(watch.add(sign * read(each)) for each in stream)
+            watch = Cusum(
+                [sign * value for value in past], resampled, alarm_rate=alpha / (2 * len(BEHAVIOURS))
+            )
+            sounded = any(watch.add(sign * value) for value in now)
             if sounded and watch.began is not None:
-                first = stream[watch.began]
+                _, first = stream[watch.began]
                 found.append(Drift(behaviour=name, rises=sign > 0, began=first.session_id, at=first.at))
     return found
 

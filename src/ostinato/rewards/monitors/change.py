@@ -4,8 +4,10 @@ Sessions of one person resemble each other and behaviours are skewed, so the tes
 change every way to deal the people to `before` and `after` is as likely. The level is exact for exchangeable
 people (Phipson and Smyth 2010: the observed deal counts as one of the permutations, so p is never 0).
 
-For a stream, `Cusum` watches one session after another. Its limit is set by simulation on the sessions
-before, so that the chance of an alarm within the horizon is the stated one.
+For a stream, `Cusum` watches one session after another. Its limit is set by drawing people of the history
+again, with all of their sessions: once for what would have been usual, once for the stream that follows. So
+the chance of an alarm within the horizon allows for habits, for people who bring many sessions, and for a
+usual value that is itself an estimate.
 """
 
 from collections.abc import Sequence
@@ -16,6 +18,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 PERMUTATIONS = 1_999
+PATHS = 2_500
 LEAST_HISTORY = 20
 """Sessions without which nothing counts as usual."""
 
@@ -78,23 +81,57 @@ def _differences(sums: Floats, counts: Floats, deals: NDArray[np.bool_]) -> Floa
     return np.asarray((after @ sums) / (after @ counts) - (before @ sums) / (before @ counts))
 
 
+@dataclass(frozen=True, slots=True)
+class Resampled:
+    """Histories and streams as they could have come from the people of one history.
+
+    >>> Resampled.of(["ada", "ben"] * 10, horizon=5, paths=3).streams.shape
+    (3, 5)
+    """
+
+    person: NDArray[np.intp]
+    """The person of each session of the history, (sessions + 2). Two more are of people of their own."""
+    drawn: Floats
+    """How often each person is in each other history, (paths, people)."""
+    streams: NDArray[np.intp]
+    """The sessions of each stream, as numbers into the history, (paths, horizon), in its order."""
+
+    @classmethod
+    def of(cls, people: Sequence[str], *, horizon: int, paths: int = PATHS, seed: int = 0) -> "Resampled":
+        """Draw people with replacement, each with all of their sessions.
+
+        `people` names the person of each session, oldest first. A stream has its sessions in the order of
+        the history, so that those of a person come as close together as they did there.
+        """
+        chance = np.random.default_rng(seed)
+        _, person = np.unique(np.asarray(people, dtype=object).astype(str), return_inverse=True)
+        known = int(person.max()) + 1
+        drawn = np.ones((paths, known + 2))
+        drawn[:, :known] = chance.multinomial(known, np.full(known, 1 / known), size=paths)
+        person = np.append(person, [known, known + 1])
+        sessions = np.split(np.argsort(person, kind="stable"), np.cumsum(np.bincount(person))[:-1])
+        streams = np.empty((paths, horizon), dtype=np.intp)
+        for stream in streams:
+            filled = 0
+            while filled < horizon:
+                some = sessions[chance.integers(len(sessions))][: horizon - filled]
+                stream[filled : filled + len(some)] = some
+                filled += len(some)
+            stream.sort()
+        return cls(person, drawn, streams)
+
+
 class Cusum:
     """A cumulative sum in one direction: it rises while values lie above what was usual (Page 1954).
 
     `history` are values without a change; a value counts when it exceeds their mean by half of `delta`
     standard deviations. One more value as large as the largest is assumed, or one of 1 where all are 0, since
-    what was not seen yet may still be usual. Raises ValueError for fewer than 20 values.
+    what was not seen yet may still be usual. `resampled` are the ways in which the same history could have
+    gone. Raises ValueError for fewer than 20 values.
     """
 
     def __init__(
-        self,
-        history: Sequence[float],
-        *,
-        horizon: int,
-        alarm_rate: float = 0.01,
-        delta: float = 0.5,
-        paths: int = 2_000,
-        seed: int = 0,
+        self, history: Sequence[float], resampled: Resampled, *, alarm_rate: float = 0.01, delta: float = 0.5
     ) -> None:
         if len(history) < LEAST_HISTORY:
             raise ValueError(f"a usual value needs at least {LEAST_HISTORY} sessions, got {len(history)}")
@@ -108,12 +145,11 @@ class Cusum:
         self.began: int | None = None
         """The number, from 0, of the value with which the present rise began: the estimated change point."""
         self._seen = 0
-        chance = np.random.default_rng(seed)
-        draws = (chance.choice(values, (paths, horizon)) - self._usual) / spread
-        highest = np.zeros(paths)
-        height = np.zeros(paths)
-        for step in draws.T:
-            height = np.maximum(0.0, height + step)
+        means, spreads = _moments(values, resampled)
+        highest = np.zeros(len(means))
+        height = np.zeros(len(means))
+        for step in resampled.streams.T:
+            height = np.maximum(0.0, height + (values[step] - means) / spreads - delta / 2)
             highest = np.maximum(highest, height)
         self.limit = float(np.quantile(highest, 1 - alarm_rate, method="higher")) + 1e-9
 
@@ -126,3 +162,13 @@ class Cusum:
             self.began = self._seen
         self._seen += 1
         return self.height > self.limit
+
+
+def _moments(values: Floats, resampled: Resampled) -> tuple[Floats, Floats]:
+    """Return the mean and the standard deviation of each of the other histories, (paths) each."""
+    counts, sums, squares = (
+        resampled.drawn @ np.bincount(resampled.person, weights=each)
+        for each in (np.ones_like(values), values, values**2)
+    )
+    means = sums / counts
+    return means, np.sqrt(np.maximum((squares - counts * means**2) / (counts - 1), 1e-18))
