@@ -5,7 +5,8 @@
 Three things are timed at the other end of a pty of 100 by 40 cells, with a real gateway and a scripted model:
 the start, until the prompt stands there; a key, until its letter is shown, while the model streams 500 tokens
 a second; and a page up or down in a session of 2,000 messages, until the other page begins to show. The start
-of aider stands beside it, where `--aider` names its program.
+of aider stands beside it, where `--aider` names its program. The other end of the pty says what it is when it
+is asked, as every terminal does.
 """
 
 import argparse
@@ -42,6 +43,8 @@ IN_A_ROUND = 15
 """The letters that are typed while one answer streams."""
 MESSAGES = 2_000
 PATIENCE_S = 60.0
+WHO, ANSWER_WHO = "\x1b[c", b"\x1b[?62;22c"
+"""The question for what a terminal is, and the answer of one with colours."""
 
 
 class Screen:
@@ -73,7 +76,7 @@ class Screen:
         self.text, deadline = "", time.perf_counter() + PATIENCE_S
         while time.perf_counter() < deadline:
             if select.select([self.mine], [], [], 0.5)[0]:
-                self.text += os.read(self.mine, 65_536).decode(errors="replace")
+                self.text += self._read()
                 if text in self.text:
                     return time.perf_counter()
         raise TimeoutError(f"{text!r} did not come; the last was {self.text[-500:]!r}")
@@ -82,7 +85,13 @@ class Screen:
         """Read until nothing was written for so long, and for `most_s` at most: a cursor blinks for ever."""
         end = time.perf_counter() + most_s
         while time.perf_counter() < end and select.select([self.mine], [], [], quiet_s)[0]:
-            os.read(self.mine, 65_536)
+            self._read()
+
+    def _read(self) -> str:
+        text = os.read(self.mine, 65_536).decode(errors="replace")
+        if WHO in text:
+            os.write(self.mine, ANSWER_WHO)
+        return text
 
     def close(self) -> None:
         self._process.kill()

@@ -9,7 +9,7 @@ import torch
 
 from experiments.study import Claim, Outcome, Study
 from experiments.table import Table
-from ostinato.rewards.monitors.change import Cusum
+from ostinato.rewards.monitors.change import Cusum, Resampled
 from ostinato.rewards.practice.definition import PRACTICE
 from ostinato.train.config import PolicyConfig
 from ostinato.train.objective.group import above_the_others
@@ -21,8 +21,8 @@ WORK, BREAK = 0, 1
 BATCH, VERSIONS, RATE, GROUP = 256, 200, 0.05, 8
 AT_FIRST = 0.05
 """The share of broken calls before training."""
-HISTORY = 1_000
-"""Sessions of the first version that the monitor takes for usual."""
+HISTORY, PATHS = 1_000, 500
+"""Sessions of the first version that the monitor takes for usual, each of a person, and its paths."""
 
 
 def run(arm: str, seed: int) -> Outcome:
@@ -33,7 +33,9 @@ def run(arm: str, seed: int) -> Outcome:
     logits = torch.tensor([1 - AT_FIRST, AT_FIRST]).log().repeat(2, 1)
     policy, config = Table(logits, rate=RATE, seed=seed), PolicyConfig(tokens_per_session=1.0)
     usual = policy.draw(torch.randint(2, (HISTORY,), generator=policy.chance)).actions_N
-    monitor = Cusum(usual.float().tolist(), horizon=BATCH * VERSIONS, seed=seed)
+    people = [str(number) for number in range(HISTORY)]
+    resampled = Resampled.of(people, horizon=BATCH * VERSIONS, paths=PATHS, seed=seed)
+    monitor = Cusum(usual.float().tolist(), resampled)
     shares, alarm = {WINNING: [AT_FIRST], LOSING: [AT_FIRST]}, None
     for _ in range(VERSIONS):
         states = torch.randint(2, (BATCH // GROUP,), generator=policy.chance).repeat_interleave(GROUP)

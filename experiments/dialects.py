@@ -181,8 +181,8 @@ def study(runs: Dialects) -> Study:
         name="dialects",
         question="what does practice in one harness bring in another, on a model?",
         shrunk=(
-            "0.6 million weights of random start, pebbles of the kind fix alone, 800 lessons and 500 "
-            "supervised steps, 12 versions of 6 groups of 8"
+            "0.6 million weights of random start, pebbles of the kind fix alone, 2,800 lessons and "
+            "1,200 supervised steps, 32 versions of 6 groups of 8"
         ),
         arms=(TAUGHT, *IN.values(), COMPARED),
         run=runs.run,

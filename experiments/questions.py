@@ -10,7 +10,7 @@ import torch
 
 from experiments.study import Claim, Outcome, Study
 from experiments.table import Table
-from ostinato.rewards.monitors.change import Cusum
+from ostinato.rewards.monitors.change import Cusum, Resampled
 from ostinato.train.config import PolicyConfig
 from ostinato.train.objective.stratum import leave_one_out
 
@@ -21,7 +21,7 @@ ACT, ASK = 0, 1
 QUESTION_COSTS = 0.05
 BATCH, VERSIONS, RATE = 256, 200, 0.05
 AT_FIRST = 0.05
-HISTORY = 1_000
+HISTORY, PATHS = 1_000, 500
 
 
 def run(arm: str, seed: int) -> Outcome:
@@ -31,7 +31,9 @@ def run(arm: str, seed: int) -> Outcome:
     """
     logits = torch.tensor([1 - AT_FIRST, AT_FIRST]).log().repeat(3, 1)
     policy, config = Table(logits, rate=RATE, seed=seed), PolicyConfig(tokens_per_session=1.0)
-    monitor = Cusum(_asked(policy, HISTORY).tolist(), horizon=BATCH * VERSIONS, seed=seed)
+    people = [str(number) for number in range(HISTORY)]
+    resampled = Resampled.of(people, horizon=BATCH * VERSIONS, paths=PATHS, seed=seed)
+    monitor = Cusum(_asked(policy, HISTORY).tolist(), resampled)
     asked, edited, alarm = [[AT_FIRST] for _ in KEPT], [1 - AT_FIRST], None
     for _ in range(VERSIONS):
         choices = policy.draw(torch.randint(3, (BATCH,), generator=policy.chance))

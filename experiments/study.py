@@ -134,4 +134,5 @@ def draw(study: Study, results: Results, path: Path) -> None:
     figure.legend(
         *panel.get_legend_handles_labels(), loc="outside lower center", ncols=len(results), frameon=False
     )
+    path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=90)

@@ -15,8 +15,8 @@ import http.server, json, sys, tomllib
 _, _, path, _, table = sys.argv
 own = tomllib.load(open(path, "rb"))[table]
 server = http.server.HTTPServer((own["host"], own["port"]), http.server.SimpleHTTPRequestHandler)
-print(json.dumps({"ready": True, "port": server.server_port}), flush=True)
 try:
+    print(json.dumps({"ready": True, "port": server.server_port}), flush=True)
     server.serve_forever()
 finally:
     print(table, "stopped", file=open(own["diary"], "a"))

@@ -93,15 +93,16 @@ class Resampled:
     """The person of each session of the history, (sessions + 2). Two more are of people of their own."""
     drawn: Floats
     """How often each person is in each other history, (paths, people)."""
-    streams: NDArray[np.intp]
-    """The sessions of each stream, as numbers into the history, (paths, horizon), in its order."""
+    streams: NDArray[np.int32]
+    """The sessions of each stream, as numbers into the history, (paths, horizon)."""
 
     @classmethod
     def of(cls, people: Sequence[str], *, horizon: int, paths: int = PATHS, seed: int = 0) -> "Resampled":
         """Draw people with replacement, each with all of their sessions.
 
         `people` names the person of each session, oldest first. A stream has its sessions in the order of
-        the history, so that those of a person come as close together as they did there.
+        the history, so that those of a person come as close together as they did there; one that is longer
+        than the history is several such, one after another.
         """
         chance = np.random.default_rng(seed)
         _, person = np.unique(np.asarray(people, dtype=object).astype(str), return_inverse=True)
@@ -109,15 +110,17 @@ class Resampled:
         drawn = np.ones((paths, known + 2))
         drawn[:, :known] = chance.multinomial(known, np.full(known, 1 / known), size=paths)
         person = np.append(person, [known, known + 1])
-        sessions = np.split(np.argsort(person, kind="stable"), np.cumsum(np.bincount(person))[:-1])
-        streams = np.empty((paths, horizon), dtype=np.intp)
+        by_person, counts = np.argsort(person, kind="stable"), np.bincount(person)
+        first = np.cumsum(counts) - counts
+        streams = np.empty((paths, horizon), dtype=np.int32)
         for stream in streams:
-            filled = 0
-            while filled < horizon:
-                some = sessions[chance.integers(len(sessions))][: horizon - filled]
-                stream[filled : filled + len(some)] = some
-                filled += len(some)
-            stream.sort()
+            for start in range(0, horizon, len(person)):
+                part = stream[start : start + len(person)]
+                some = chance.integers(len(counts), size=len(part))
+                some = some[: np.searchsorted(np.cumsum(counts[some]), len(part)) + 1]
+                of_each = counts[some]
+                own = np.arange(of_each.sum()) - np.repeat(np.cumsum(of_each) - of_each, of_each)
+                part[:] = np.sort(by_person[np.repeat(first[some], of_each) + own][: len(part)])
         return cls(person, drawn, streams)
 
 

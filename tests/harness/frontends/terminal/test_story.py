@@ -7,7 +7,7 @@ from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
-from ostinato.harness.frontends.terminal.story import AT_ONCE, Entry, Story
+from ostinato.harness.frontends.terminal.story import Entry, Story
 
 
 class Alone(App[None]):
@@ -76,7 +76,7 @@ async def test_another_width_breaks_the_lines_again() -> None:
 
 
 async def test_what_is_added_for_later_is_rendered_whole_in_its_order() -> None:
-    most = 2 * AT_ONCE + 7
+    most = 600  # more than one slice of time renders
     async with shown() as (story, pilot):
         for number in range(most):
             story.add(entry(f"{number}\nof {most}"), later=True)

@@ -42,6 +42,7 @@ from ostinato.harness.frontends.terminal.completion import Candidates, complete
 from ostinato.harness.frontends.terminal.earlier import EarlierSessions
 from ostinato.harness.frontends.terminal.history import LineHistory
 from ostinato.harness.frontends.terminal.line import Choices, PromptLine
+from ostinato.harness.frontends.terminal.memory import settle
 from ostinato.harness.frontends.terminal.status import FRAME_S, Activity, status
 from ostinato.harness.frontends.terminal.story import Story
 from ostinato.harness.frontends.terminal.telling import Telling
@@ -359,6 +360,7 @@ class CodeApp(App[int]):
 
     def _rest(self) -> None:
         self._telling.ended()
+        settle()
         self._do(f"took {self._took:.0f} s" if self._took else "", moves=False)
 
     def _tick(self) -> None:

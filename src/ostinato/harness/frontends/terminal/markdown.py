@@ -1,6 +1,8 @@
 """Markdown as the model writes it: everything it wrote is shown, and what is settled is rendered once."""
 
 import re
+from copy import copy
+from functools import cache
 
 from markdown_it import MarkdownIt
 from rich.console import Console
@@ -12,18 +14,26 @@ FENCE = re.compile(r"^ {0,3}(```|~~~)")
 INDENTED = re.compile(r"^(\s|[-*+>|]|\d+[.)])")
 
 
-class SaidMarkdown(Markdown):
-    """Markdown in which HTML is text: a tag that the model wrote must not vanish from the screen.
+def said(text: str, *, dark: bool = True) -> Markdown:
+    """Return Markdown in which HTML is text: a tag that the model wrote must not vanish from the screen.
 
-    >>> [token.content for token in SaidMarkdown("a <b>").parsed if token.content]
+    >>> [token.content for token in said("a <b>").parsed if token.content]
     ['a <b>']
     """
+    shown = copy(_look(dark))
+    shown.markup, shown.parsed = text, _parser().parse(text)
+    return shown
 
-    def __init__(self, text: str, *, dark: bool = True) -> None:
-        super().__init__("", code_theme="ansi_dark" if dark else "ansi_light", hyperlinks=False)
-        self.markup = text
-        parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
-        self.parsed = parser.parse(text)
+
+@cache
+def _parser() -> MarkdownIt:
+    """Return the one parser: to make it takes longer than to parse a message."""
+    return MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
+
+
+@cache
+def _look(dark: bool) -> Markdown:
+    return Markdown("", code_theme="ansi_dark" if dark else "ansi_light", hyperlinks=False)
 
 
 def settled(text: str) -> int:
@@ -68,7 +78,7 @@ class GrowingMarkdown:
     def _rendered(self, text: str, console: Console) -> list[Strip]:
         if not text.strip():
             return []
-        made = strips_of(SaidMarkdown(text, dark=self._dark), console, self._width)
+        made = strips_of(said(text, dark=self._dark), console, self._width)
         return made if self._done == 0 else [Strip.blank(self._width), *made]
 
 

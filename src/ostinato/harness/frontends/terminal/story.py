@@ -4,6 +4,7 @@ An entry is rendered once for a width. Two thousand of them scroll as fast as tw
 bisection. An entry that can be folded opens by a click or by Ctrl-O.
 """
 
+import time
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,9 +16,10 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from ostinato.harness.frontends.terminal.markdown import strips_of
+from ostinato.harness.frontends.terminal.memory import settle, unsettle
 
-AT_ONCE = 60
-"""The entries that are rendered in one go; the others follow while nothing else is to be done."""
+SLICE_S = 0.015
+"""Seconds of rendering in one go; the other entries follow while nothing else is to be done."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -91,6 +93,9 @@ class Story(ScrollView, can_focus=False):
         super().watch_scroll_y(old_value, new_value)
         self._follows = new_value >= self.max_scroll_y - 1
 
+    def on_unmount(self) -> None:
+        unsettle()
+
     def on_resize(self, event: events.Resize) -> None:
         self._render_stale()
         self._follow()
@@ -120,13 +125,16 @@ class Story(ScrollView, can_focus=False):
         self._waiting = False
         if not self._wide:
             return
-        stale = [entry for entry in reversed(self.entries) if entry.width != self._wide]
-        for entry in stale[:AT_ONCE]:
-            self._render_entry(entry)
+        stale = [entry for entry in self.entries if entry.width != self._wide]
+        if not stale:
+            return
+        end = time.monotonic() + SLICE_S
+        while stale and time.monotonic() < end:
+            self._render_entry(stale.pop())
+        self._placed(0)
+        self._measured()
+        settle()
         if stale:
-            self._placed(0)
-            self._measured()
-        if len(stale) > AT_ONCE:
             self._render_later()
 
     def _placed(self, first: int) -> None:
