@@ -24,14 +24,7 @@ def register(commands: Any) -> None:
     parser.add_argument(
         "--checkpoint", type=Path, default=None, help="a folder with the tokenizer of the record's tokens"
     )
-    parser.add_argument(
-        "--beside",
-        action="append",
-        default=[],
-        type=Path,
-        metavar="DIR",
-        help="another run folder, whose training is drawn over this one's",
-    )
+    _add_beside(parser)
     parser.add_argument(
         "--node",
         action="append",
@@ -63,7 +56,12 @@ def register(commands: Any) -> None:
     told = commands.add_parser("report", help="write a run as one file of HTML, for a chat or a paper")
     told.add_argument("directory", type=Path, metavar="RUN", help="the run folder")
     told.add_argument("--out", type=Path, default=None, help="the file (default: report.html in the folder)")
-    told.add_argument(
+    _add_beside(told)
+    told.set_defaults(run=_report, interrupted="")
+
+
+def _add_beside(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
         "--beside",
         action="append",
         default=[],
@@ -71,7 +69,6 @@ def register(commands: Any) -> None:
         metavar="DIR",
         help="another run folder, whose training is drawn over this one's",
     )
-    told.set_defaults(run=_report, interrupted="")
 
 
 def _node(text: str) -> str:

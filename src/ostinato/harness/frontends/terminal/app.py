@@ -40,6 +40,7 @@ from ostinato.harness.frontends.slash_commands import (
 from ostinato.harness.frontends.terminal.background import is_dark
 from ostinato.harness.frontends.terminal.completion import Candidates, complete
 from ostinato.harness.frontends.terminal.earlier import EarlierSessions
+from ostinato.harness.frontends.terminal.hang_up import hung_up
 from ostinato.harness.frontends.terminal.history import LineHistory
 from ostinato.harness.frontends.terminal.line import Choices, PromptLine
 from ostinato.harness.frontends.terminal.memory import settle
@@ -385,8 +386,11 @@ class CodeApp(App[int]):
 async def full_screen(prompt: str | None, resume: str | None, options: Options) -> int:
     """Run a conversation on the full screen. Return the exit status: 0 done, 2 wrong request."""
     app = CodeApp(options, prompt, resume, dark=is_dark(sys.stdin.fileno(), os.environ))
+    gone = asyncio.ensure_future(hung_up(sys.stdin.fileno()))
+    gone.add_done_callback(lambda done: None if done.cancelled() else app.exit(DONE))
     try:
         status_code = await app.run_async()
     finally:
+        gone.cancel()
         await asyncio.shield(app.close())
     return DONE if status_code is None else status_code
