@@ -1,11 +1,13 @@
 """`ostinato store`: nothing is changed without --yes, and a record of an older layout is only looked at."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from tests.databases import run_sql
 from tests.store.builders import group, session, turn, version
+from tests.store.old_record import STAY, fill
 
 from ostinato.cli import main
 from ostinato.store import Ledger, Store
@@ -37,6 +39,23 @@ def test_a_compaction_is_shown_before_it_is_done(
     assert f"layout {SCHEMA}\n" in shown and "turns older" in shown
 
 
+def test_an_expiry_is_shown_before_it_is_done(
+    place: str, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(store)
+    words = ("expire", "--older-than", "30", "--store", place)
+    would = asked(capsys, *words)
+    assert (would["sessions"], would["removed"]) == (6, False) and asked(capsys, *words) == would
+    assert would["stay"] == dict(Counter(reason.value for _, reason in STAY.values()))
+    assert main(["store", *words]) == 0
+    shown = capsys.readouterr().out
+    assert "would remove what 6 sessions consist of" in shown and "nothing was changed: add --yes" in shown
+    assert "turns                  10 rows" in shown and "5 old sessions stay: they are held by" in shown
+    assert asked(capsys, *words, "--yes") == {**would, "removed": True}
+    assert asked(capsys, *words)["sessions"] == 0
+    assert asked(capsys, *words, "--uncollected")["sessions"] == 1
+
+
 def test_an_older_layout_is_migrated_when_it_is_told_to(
     store: Store, place: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -51,9 +70,10 @@ def test_an_older_layout_is_migrated_when_it_is_told_to(
 
 
 def test_a_record_that_is_not_there_is_not_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (["info"], ["migrate", "--yes"], ["compact", "--older-than", "1", "--yes"]):
+    for words in (["info"], ["migrate", "--yes"], ["compact", "--older-than", "1", "--yes"], ["expire", "--older-than", "1"]):
         assert main(["store", *words, "--directory", str(tmp_path)]) == 2
         assert "is no record: name a run folder" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
     (tmp_path / "store.db").touch()
-    assert main(["store", "compact", "--older-than", "nan", "--directory", str(tmp_path)]) == 2
+    for command in ("compact", "expire"):
+        assert main(["store", command, "--older-than", "nan", "--directory", str(tmp_path)]) == 2

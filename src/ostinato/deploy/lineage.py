@@ -27,6 +27,8 @@ class Trained:
     rewards: tuple[Reward, ...]
     """Every reward ever computed for it, oldest first; each names its definition."""
     advantage: float
+    removed: bool = False
+    """True when its tokens and signals were purged or went for their age: the facts are no longer here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +65,7 @@ def _ancestor(store: Store, row: Checkpoint) -> Ancestor:
 
 def _trained(store: Store, groups: Sequence[str]) -> Iterable[Trained]:
     advantages = _advantages(store, groups)
-    signals = store.signals_of(advantages)
+    signals, removed = store.signals_of(advantages), store.purged(advantages)
     for id, advantage in advantages.items():
         session = store.session(id)
         if session is None:
@@ -73,6 +75,7 @@ def _trained(store: Store, groups: Sequence[str]) -> Iterable[Trained]:
             signals=tuple(signals.get(id, ())),
             rewards=tuple(store.rewards(id)),
             advantage=advantage,
+            removed=id in removed,
         )
 
 
@@ -104,7 +107,8 @@ def _lines(ancestor: Ancestor, sessions: int) -> Iterable[str]:
 
 
 def _example(trained: Trained) -> str:
-    facts = ", ".join(f"{signal.kind}={_short(signal.value)}" for signal in trained.signals)
+    told = ", ".join(f"{signal.kind}={_short(signal.value)}" for signal in trained.signals)
+    facts = "removed since" if trained.removed else told
     reward = (
         f"{trained.rewards[-1].total:+.2f} by {trained.rewards[-1].definition}" if trained.rewards else "none"
     )

@@ -8,14 +8,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-DONE, WRONG = 0, 2
+DONE, UNFINISHED, WRONG = 0, 1, 2
 MB = 2**20
 WOULD = "nothing was changed: add --yes to do it"
 
 
 def register(commands: Any) -> None:
     """Add `store` and its commands to the subparsers of `ostinato`."""
-    group = commands.add_parser("store", help="see, migrate and compact a record").add_subparsers(
+    group = commands.add_parser("store", help="see, migrate, compact and expire a record").add_subparsers(
         required=True, metavar="COMMAND"
     )
     info = _common(group.add_parser("info", help="the layout, and rows and sizes by table and age"))
@@ -29,6 +29,19 @@ def register(commands: Any) -> None:
     )
     compact.add_argument("--yes", action="store_true", help="do it; without, only say what would be done")
     compact.set_defaults(run=_compact)
+    expire = _common(group.add_parser("expire", help="remove old sessions that nothing needs any more"))
+    expire.add_argument(
+        "--older-than",
+        type=float,
+        required=True,
+        metavar="DAYS",
+        help="only what was last heard of before that",
+    )
+    expire.add_argument(
+        "--uncollected", action="store_true", help="live sessions too that no training has looked at"
+    )
+    expire.add_argument("--yes", action="store_true", help="do it; without, only say what would be done")
+    expire.set_defaults(run=_expire)
 
 
 def _common(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
@@ -106,6 +119,35 @@ def _compact(options: argparse.Namespace) -> int:
     )
     words = f"removed {what}" if options.yes else f"would remove {what}; {WOULD}"
     return _say(options, {**asdict(found), "removed": options.yes}, [words])
+
+
+def _expire(options: argparse.Namespace) -> int:
+    from ostinato.store import Store
+    from ostinato.store.retention import expirable, expire
+    from ostinato.store.upkeep import DAY_S
+
+    if (place := _place(options)) is None:
+        return WRONG
+    if not options.older_than >= 0:
+        _complain("--older-than is a number of days, 0 or more")
+        return WRONG
+    with closing(Store.open(place)) as store:
+        before = store.now() - options.older_than * DAY_S
+        work = expire if options.yes else expirable
+        found = work(store, before, uncollected=options.uncollected)
+    verb = "removed" if options.yes else "would remove"
+    lines = [f"{verb} what {found.sessions:,} sessions consist of, {found.bytes / MB:,.1f} MB of tokens"]
+    lines += [f"  {name:<12} {rows:>12,} rows" for name, rows in found.rows.items()]
+    for age in found.ages:
+        label = "older" if age.days is None else f"up to {age.days} days"
+        lines.append(f"  turns {label:<14} {age.turns:>12,} with {age.bytes / MB:,.1f} MB of tokens")
+    lines += [f"{count:,} old sessions stay: they {why}" for why, count in found.stay.items()]
+    if not options.yes:
+        lines.append(WOULD)
+    if not found.scrubbed:
+        lines.append("NOT FINISHED: another process reads the log of the record, which still has the data")
+    _say(options, {**asdict(found), "removed": options.yes}, lines)
+    return DONE if found.scrubbed else UNFINISHED
 
 
 def _say(options: argparse.Namespace, result: dict[str, Any], lines: list[str]) -> int:

@@ -23,6 +23,8 @@ from ostinato.store.store import Store
 from ostinato.types import Ending, State, new_id
 
 PURGED = "purged"
+AGE = "age of "
+"""What a tombstone of a session that went for its age begins with, where others name a person."""
 TABLES_WITH_USERS = (schema.sessions, schema.keys, schema.consents, schema.events)
 """The tables that name a user and their organisation."""
 NO_TOKENS: dict[str, Any] = {"ids": b"", "logprobs": b"", "versions": b""}
@@ -154,12 +156,17 @@ def _trained_on(connection: Connection, ids: Sequence[str]) -> tuple[int, ...]:
 
 
 def _leave_tombstones(connection: Connection, ids: Sequence[str], *, by: str) -> None:
-    """Leave a tombstone for each session that has none yet, under one new name for all of them."""
+    """Leave a tombstone for each session that has none yet, under one new name for all of them.
+
+    That of a session which went for its age is replaced, because it may keep the user's name.
+    """
     name, now = f"{PURGED}-{new_id()[:8]}", time.time()
-    column = schema.sessions.c
+    column, tombstone = schema.sessions.c, schema.purges.c
     ending = func.coalesce(column.ending, Ending.ABANDONED.value)
-    buried = set(values_in(connection, select(schema.purges.c.session_id), schema.purges.c.session_id, ids))
+    by_people = select(tombstone.session_id).where(tombstone.purged_by.not_like(f"{AGE}%"))
+    buried = set(values_in(connection, by_people, tombstone.session_id, ids))
     for id in (id for id in ids if id not in buried):
+        _delete(connection, schema.purges, tombstone.session_id == id)
         turns = connection.scalar(select(func.count()).where(schema.turns.c.session_id == id))
         counts = json.dumps({"turns": turns})
         row = {"session_id": id, "purged_at": now, "purged_by": by, "counts": counts}

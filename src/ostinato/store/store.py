@@ -44,7 +44,7 @@ OWNER_OF_KEY = select(schema.keys.c.user, schema.keys.c.organisation, schema.key
 
 
 class PurgedError(StoreError):
-    """The session was removed at the request of its user: nothing can be added to it any more."""
+    """The session was removed, by a purge or for its age: nothing can be added to it any more."""
 
 
 class KeyChangedError(StoreError):
@@ -109,9 +109,8 @@ class Store:
         """Return the session that started last of those whose id begins with `prefix`."""
         table = schema.sessions.c
         named = select(schema.sessions).where(table.id >= prefix, table.id < prefix + "\x7f")
-        return self._one(
-            named.order_by(table.started_at.desc(), table.id.desc()).limit(1), row_conversion.session_of
-        )
+        newest = named.order_by(table.started_at.desc(), table.id.desc()).limit(1)
+        return self._one(newest, row_conversion.session_of)
 
     def sessions(
         self,
@@ -122,13 +121,13 @@ class Store:
         since: float = 0.0,
         limit: int | None = None,
     ) -> list[Session]:
-        """Return the sessions that started at `since` or later, oldest first; `limit` keeps the newest."""
+        """Return the sessions from `since` on, oldest first, without purged ones; `limit`: the newest."""
         table = schema.sessions.c
-        query = select(schema.sessions).where(table.started_at >= since).limit(limit)
-        if source is not None:
-            query = query.where(table.source == source.value)
-        if arm is not None:
-            query = query.where(table.arm == arm)
+        kept = table.id.not_in(select(schema.purges.c.session_id))
+        query = select(schema.sessions).where(table.started_at >= since, kept).limit(limit)
+        for column, value in ((table.source, source and source.value), (table.arm, arm)):
+            if value is not None:
+                query = query.where(column == value)
         if ended is not None:
             query = query.where(table.ending.is_not(None) if ended else table.ending.is_(None))
         newest_first = query.order_by(table.started_at.desc(), table.id.desc())

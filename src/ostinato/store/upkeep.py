@@ -2,7 +2,8 @@
 
 The samples of a group hold their tokens a second time, ready for a trainer. Once the prompt of the group has
 ended, nothing claims it again: its tokens may go, while the turns keep theirs, and all rows, masks and
-advantages stay, from which the accounts and the pages are read. Turns are only ever emptied by a purge.
+advantages stay, from which the accounts and the pages are read. Turns are only ever emptied by a purge,
+or for their age (`retention.py`).
 """
 
 import time
@@ -89,7 +90,7 @@ def contents(store: Store, now: float | None = None) -> Contents:
 
 def _turns(connection: Connection, since: float | None, until: float | None) -> dict[str, int]:
     column, began = turns.c, sessions.c.started_at
-    query = select(func.count(), func.sum(_length(column.prompt_ids, column.ids, column.logprobs)))
+    query = select(func.count(), func.sum(length_of(column.prompt_ids, column.ids, column.logprobs)))
     query = query.select_from(turns.join(sessions))
     query = query if since is None else query.where(began >= since)
     count, size = connection.execute(query if until is None else query.where(began < until)).one()
@@ -121,7 +122,9 @@ def compact(store: Store, before: float) -> Spare:
 def _spare(connection: Connection, before: float) -> list[tuple[str, int, int]]:
     """Return the group, the number of its samples and their bytes, for each group that may go."""
     column = samples.c
-    size = func.sum(_length(column.ids, column.logprobs, column.versions, column.temperatures, column.routes))
+    size = func.sum(
+        length_of(column.ids, column.logprobs, column.versions, column.temperatures, column.routes)
+    )
     query = (
         select(column.group_id, func.count(), size)
         .select_from(samples.outerjoin(sessions, sessions.c.id == column.session_id))
@@ -147,7 +150,8 @@ def _sum(found: Sequence[tuple[str, int, int]]) -> Spare:
     return Spare(groups=len(found), samples=sum(row[1] for row in found), bytes=sum(row[2] for row in found))
 
 
-def _length(*columns: ColumnElement[Any]) -> ColumnElement[Any]:
+def length_of(*columns: ColumnElement[Any]) -> ColumnElement[Any]:
+    """Return the sum of the lengths in bytes of these columns."""
     first, *others = (func.coalesce(func.length(column), 0) for column in columns)
     total: ColumnElement[Any] = first
     for each in others:

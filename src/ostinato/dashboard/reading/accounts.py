@@ -9,6 +9,7 @@ from sqlalchemy import Connection, select
 from ostinato.dashboard.access import Viewer
 from ostinato.dashboard.reading.base import Answer, Asked, RecordSource
 from ostinato.dashboard.text.plain import line_of
+from ostinato.store.purge import AGE
 from ostinato.store.sql.chunks import rows_in
 from ostinato.store.sql.schema import consents, groups, keys, purges, samples, sessions, trainings
 
@@ -74,9 +75,13 @@ def _consents(connection: Connection, viewer: Viewer) -> list[Answer]:
 
 
 def _purges(connection: Connection, viewer: Viewer) -> list[Answer]:
-    """Return the purged sessions, with their turns and the versions that had been trained on them."""
+    """Return the sessions that people purged, with their turns and the versions trained on them.
+
+    Those that went for their age are left out: there may be very many.
+    """
     joined = purges.join(sessions, sessions.c.id == purges.c.session_id)
     query = select(purges, sessions.c.organisation, sessions.c.started_at).select_from(joined)
+    query = query.where(purges.c.purged_by.not_like(f"{AGE}%"))
     if not viewer.operator:
         query = query.where(sessions.c.organisation == viewer.organisation)
     rows = connection.execute(query.order_by(purges.c.purged_at.desc()).limit(MOST_ROWS)).mappings().all()

@@ -22,7 +22,7 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select, update
 
-from ostinato.store.sql.chunks import rows_in
+from ostinato.store.sql.chunks import chunks, rows_in
 from ostinato.store.sql.schema import slots
 
 INTERRUPTED = "interrupted"
@@ -149,8 +149,8 @@ def _enters(slot: Slot, state: SlotState) -> bool:
 def forget_kept(connection: Connection, session_ids: Iterable[str]) -> None:
     """Remove what is kept of these sessions, or of those that they are branches of."""
     names = sorted({name for id in session_ids for name in (id, id.partition("-")[0])})
-    for name in names:
-        connection.execute(update(slots).where(slots.c.session_id == name).values(kept=None))
+    for some in chunks(names):
+        connection.execute(update(slots).where(slots.c.session_id.in_(some)).values(kept=None))
 
 
 def counts(connection: Connection) -> dict[SlotState, int]:
