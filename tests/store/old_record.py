@@ -13,6 +13,7 @@ from ostinato.store.upkeep import DAY_S
 from ostinato.types import (
     Ending,
     Event,
+    Group,
     PartState,
     Reward,
     RewardPart,
@@ -29,7 +30,14 @@ TEXT, TOKENS = "the-comment-that-must-go", (424242, 434343, 444444)
 
 
 def add(
-    store: Store, id: str, state: State | None = None, *, at: float = OLD, turns: int = 2, words: int = 1, **rest: object
+    store: Store,
+    id: str,
+    state: State | None = None,
+    *,
+    at: float = OLD,
+    turns: int = 2,
+    words: int = 1,
+    **rest: object,
 ) -> None:
     """Record an ended live session of ada, who agreed: turns in `state`, a signal, an event and a reward."""
     store.accounts.set_consent(user="ada", granted=True, by="ada")
@@ -50,17 +58,23 @@ def add(
         Ledger(store).account_sessions([id], state)
 
 
+def of(id: str, *turns: int) -> Group:
+    """Return the group of one that a live session is offered as."""
+    return replace(group(f"of {id}", session_id=id, turns=turns), prompt=f"live/{id}")
+
+
 def trained(store: Store, id: str, number: int = 4, **rest: object) -> None:
+    """The session that a version was trained on; a turn that came later has no state."""
     add(store, id, **rest)
     ledger = Ledger(store)
-    ledger.offer(group(f"of {id}", session_id=id, turns=(0, 1)), stage=Stage.LIVE)
+    ledger.offer(of(id, 0), stage=Stage.LIVE)
     ledger.claim(number, 1, 0)
     ledger.commit(version(number, f"of {id}"))
 
 
 def offered(store: Store, id: str) -> None:
     add(store, id)
-    Ledger(store).offer(group(f"of {id}", session_id=id, turns=(0, 1)), stage=Stage.LIVE)
+    Ledger(store).offer(of(id, 0, 1), stage=Stage.LIVE)
 
 
 def claimed(store: Store, id: str) -> None:

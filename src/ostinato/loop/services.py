@@ -92,6 +92,7 @@ class Service:
         self._kind = KINDS.get(module, module)
         self._port = settings.port(name)
         self._found: Place | None = None
+        self._host = ""
         self._watcher: asyncio.Task[None] | None = None
         self._stopping = False
         self._deaths: list[float] = []
@@ -109,7 +110,8 @@ class Service:
 
     @property
     def host(self) -> str:
-        return self._place.host
+        """The address of its host, and of the last one while another is looked for."""
+        return self._host or self._place.host
 
     @property
     def url(self) -> str:
@@ -157,6 +159,7 @@ class Service:
             self._found = None
         if self._found is None:
             self._found = await self._placement.find(self.name, self._kind)
+            self._host = self._found.host
             self._settings.change(self.name, host=self.host, port=self._port)
         await self._found.start(self._command)
         if self._keep:

@@ -82,7 +82,7 @@ def staying(
     """
     rows = list(rows_in(connection, select(sessions), sessions.c.id, ids))
     counted, heard = _turns(connection, ids), _heard(connection, ids)
-    held, live_since = _held(connection, ids), live_sessions_stay(connection)
+    (held, ended), live_since = _prompts(connection, ids), live_sessions_stay(connection)
     measured = set(
         _with(connection, select(passes.c.session_id).where(passes.c.result.is_(None)), passes, ids)
     )
@@ -90,7 +90,7 @@ def staying(
     stay: dict[str, Stays] = {}
     for row in rows:
         of, live = counted.get(row.id, NO_TURNS), row.source == Source.LIVE.value
-        waits = of.without_state > 0 and (row.consent or not live)
+        waits = of.without_state > 0 and (row.consent or not live) and row.id not in ended
         rules: dict[Stays, bool] = {
             Stays.OPEN: (live and row.ending is None and row.id in counted) or (waits and not live),
             Stays.HEARD_OF: max(row.started_at, of.until, heard.get(row.id, 0.0)) >= before,
@@ -157,18 +157,22 @@ def _heard(connection: Connection, ids: Sequence[str]) -> dict[str, float]:
     return last
 
 
-def _held(connection: Connection, ids: Sequence[str]) -> set[str]:
-    """Return the sessions of prompts that have not ended: reserved, offered or claimed."""
+def _prompts(connection: Connection, ids: Sequence[str]) -> tuple[set[str], set[str]]:
+    """Return the sessions of prompts that have not ended (reserved, offered or claimed), and the live
+    sessions whose prompt has: a turn of theirs without a state came too late for it."""
     waiting = prompts.c.phase.in_(UNDER_WAY)
     live = {prompt_of_session(id): id for id in ids}
-    named = values_in(connection, select(prompts.c.prompt).where(waiting), prompts.c.prompt, list(live))
-    held = {live[name] for name in named}
-    held |= set(_with(connection, select(shown.c.session_id).join(prompts).where(waiting), shown, ids))
+    own = select(prompts.c.prompt, prompts.c.phase)
+    phases = [(live[name], phase) for name, phase in rows_in(connection, own, prompts.c.prompt, list(live))]
+    others = select(shown.c.session_id, prompts.c.phase).join(prompts)
+    phases += [(id, phase) for id, phase in rows_in(connection, others, shown.c.session_id, ids)]
+    held = {id for id, phase in phases if phase in UNDER_WAY}
+    ended = {id for id, phase in phases} - held
     grouped = select(samples.c.session_id).select_from(samples.join(groups).join(prompts)).where(waiting)
     held |= set(_with(connection, grouped, samples, ids))
     of = branches(ids)
     planned = select(slots.c.session_id).join(prompts).where(waiting)
-    return held.union(*(of[name] for name in _with(connection, planned, slots, list(of))))
+    return held.union(*(of[name] for name in _with(connection, planned, slots, list(of)))), ended
 
 
 def branches(ids: Iterable[str]) -> dict[str, list[str]]:

@@ -3,10 +3,17 @@
 import os
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 MEMORY = 80 * 2**20
+NOTICED = {
+    "health_check_period_ms": 1000,
+    "health_check_timeout_ms": 5000,
+    "health_check_failure_threshold": 3,
+}
+"""Ray counts a silent node as dead after about 18 s, and after about 65 s where nothing is set."""
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 
 
@@ -20,7 +27,12 @@ def three_nodes(cpus: int = 4) -> Iterator[Any]:
 
         cluster = Cluster(
             initialize_head=True,
-            head_node_args={"num_cpus": cpus, "object_store_memory": MEMORY, "include_dashboard": False},
+            head_node_args={
+                "num_cpus": cpus,
+                "object_store_memory": MEMORY,
+                "include_dashboard": False,
+                "_system_config": NOTICED,
+            },
         )
         try:
             for region in ("r1", "r2"):
@@ -30,8 +42,28 @@ def three_nodes(cpus: int = 4) -> Iterator[Any]:
             cluster.shutdown()
 
 
-def add_node(cluster: Any, region: str, cpus: int = 4) -> Any:
-    """Start one more node, which has the resource `place` once."""
+def add_node(cluster: Any, region: str, cpus: int = 4, place: str = "place", **environment: str) -> Any:
+    """Start one more node, which has the resource `place` once, with this environment."""
     return cluster.add_node(
-        num_cpus=cpus, object_store_memory=MEMORY, resources={"place": 1}, labels={"region": region}
+        num_cpus=cpus,
+        object_store_memory=MEMORY,
+        resources={place: 1},
+        labels={"region": region},
+        env_vars=environment,
     )
+
+
+def pids_of(node: Any) -> list[int]:
+    """Return the ids of all processes of a node, services and their children included, parents first."""
+    found = [process.process.pid for group in node.all_processes.values() for process in group]
+    for pid in found:
+        for children in Path(f"/proc/{pid}/task").glob("*/children"):
+            with suppress(OSError):
+                found += [int(child) for child in children.read_text().split()]
+    return found
+
+
+def signal_all(pids: list[int], number: int) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)

@@ -1,79 +1,57 @@
 """The actor that keeps one service on a node of a Ray cluster: it starts children as a laptop does.
 
-The child is killed when the actor's process ends, so nothing outlives a service that Ray has ended.
+The child is killed when the actor's process ends, so nothing outlives a service that Ray has ended. It is
+killed too when the conductor, which asks every few seconds, has not asked for long: then this node hung, or
+was cut off, and the service has been started elsewhere.
 """
 
-import hashlib
+import asyncio
+import logging
 import os
 import signal
-import socket
-from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
+import time
 
-from ray.util import get_node_ip_address
-
-import ostinato
 from ostinato.loop.placement.base import ServiceCommand
 from ostinato.loop.placement.local import LocalPlace
 
-BOOT = Path("/proc/sys/kernel/random/boot_id")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hello:
-    """The facts that an actor tells of its node."""
-
-    node: str
-    """The node's host name."""
-    machine: str
-    """The same on all nodes of one running kernel."""
-    release: str
-    """The version of ostinato there, with a digest of its code."""
-    sees_folder: bool
-    """True when the run's folder is there."""
-
-
-def hello(directory: str) -> Hello:
-    """Return what there is to say of this node."""
-    node = socket.gethostname()
-    return Hello(
-        node=node,
-        machine=BOOT.read_text().strip() if BOOT.exists() else node,
-        release=release(),
-        sees_folder=Path(directory).is_dir(),
-    )
-
-
-@cache
-def release() -> str:
-    """Return the version of ostinato here and a digest of its code, by which two check-outs differ."""
-    root = Path(ostinato.__file__).parent
-    digest = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
-    return f"{ostinato.__version__}+{digest.hexdigest()[:8]}"
+log = logging.getLogger(__name__)
+LOOK_S = 0.5
+"""Seconds between two looks at the time of the last question."""
 
 
 class ServiceKeeper:
-    """Keeps one child. Its calls run in one event loop, beside each other."""
+    """Keeps one child. Its calls run in one event loop, beside each other.
 
-    def __init__(self) -> None:
+    The child is killed `silent_s` seconds after the last question, from the first one on.
+    """
+
+    def __init__(self, silent_s: float) -> None:
         self._place = LocalPlace(dies_by=signal.SIGKILL)
+        self._silent_s = silent_s
+        self._asked: float | None = None
+        self._watch: asyncio.Task[None] | None = None
 
-    async def hello(self, directory: str) -> Hello:
-        return hello(directory)
-
-    async def host(self) -> str:
-        address: str = get_node_ip_address()
-        return address
+    async def hello(self) -> int:
+        return os.getpid()
 
     async def ping(self) -> int:
+        self._asked = time.monotonic()
         return os.getpid()
 
     async def start(self, command: ServiceCommand) -> int:
+        self._asked = None  # while the service gets ready, nobody asks
         await self._place.start(command)
+        if self._watch is None:
+            self._watch = asyncio.create_task(self._kill_when_forgotten())
         return self._place.pid
+
+    async def _kill_when_forgotten(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            if self._asked is not None and time.monotonic() - self._asked > self._silent_s:
+                log.warning("nobody asked for %.0f s: the service is ended", self._silent_s)
+                self._asked = None
+                self._place.kill()
 
     async def line(self) -> bytes:
         return await self._place.line()

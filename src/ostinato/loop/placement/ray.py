@@ -15,31 +15,33 @@ from typing import Any
 
 import ray
 from ray.exceptions import RayError
-from ray.util import get_node_ip_address, placement_group, remove_placement_group
+from ray.util import placement_group, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from ostinato.loop.placement.base import LOST, PlacementError, ServiceCommand
 from ostinato.loop.placement.config import Needs, PlacementConfig
-from ostinato.loop.placement.keeper import Hello, ServiceKeeper, hello
+from ostinato.loop.placement.keeper import ServiceKeeper
+from ostinato.loop.placement.nodes import HELLO_S, Hello, KnownNodes
 
 log = logging.getLogger(__name__)
 NAMESPACE = "ostinato"
 ROOM_S = 60.0
 """The longest wait for room that the cluster has and that is in use."""
-HELLO_S = 120.0
-"""The longest time that an actor may take to start: Python, and the packages of the node."""
 GONE_S = 20.0
 """Seconds after a kill in which the actor must say that its child ended; then its host counts as lost."""
+SILENT_S = 120.0
+"""Seconds without a question after which an actor ends its child. The conductor asks at least every 70, and
+gives a silent service up after 160."""
 
 
 class RayPlace:
     """Room on a node: a placement group of one bundle, and an actor in it."""
 
-    def __init__(self, actor: Any, group: Any, host: str, about: Hello) -> None:
+    def __init__(self, actor: Any, group: Any, about: Hello) -> None:
         self._actor = actor
         self._group = group
-        self.host = host
-        self.about = about
+        self.host = about.host
+        self._node = about.node
         self.pid = 0
         self._ending: asyncio.Future[int] | None = None
 
@@ -47,7 +49,7 @@ class RayPlace:
         try:
             self.pid = await asyncio.wait_for(self._actor.start.remote(command), HELLO_S)
         except (RayError, TimeoutError) as error:
-            raise PlacementError(f"{self.about.node} was lost before a service could start there") from error
+            raise PlacementError(f"{self._node} was lost before a service could start there") from error
         self._ending = asyncio.ensure_future(self._end())
 
     async def line(self) -> bytes:
@@ -105,15 +107,20 @@ class RayPlacement:
             _join(config.address)
         self._resources = config.resources
         self._directory = str(directory.resolve())
-        self._local_store = local_store
-        self._own = hello(self._directory)
-        self.here: str = get_node_ip_address()
+        self._nodes = KnownNodes(directory, local_store=local_store)
+        self.here = self._nodes.host
 
     async def find(self, name: str, kind: str) -> RayPlace:
         needs = self._resources.get(kind, Needs())
         label = f"{self._directory}:{name}"
         await _end_predecessor(label)
         group = await self._room(kind, needs)
+        try:
+            (id,) = placement_group_table(group)["bundles_to_node_id"].values()
+            about = await self._nodes.known(id)
+        except PlacementError:
+            remove_placement_group(group)
+            raise
         actor = ray.remote(ServiceKeeper).options(
             name=label,
             namespace=NAMESPACE,
@@ -121,24 +128,22 @@ class RayPlacement:
             num_gpus=needs.gpus,
             resources=dict(needs.custom),
             scheduling_strategy=PlacementGroupSchedulingStrategy(group),
-        ).remote()  # fmt: skip
+        ).remote(SILENT_S)  # fmt: skip
         try:
-            about, host = await asyncio.wait_for(
-                asyncio.gather(actor.hello.remote(self._directory), actor.host.remote()), HELLO_S
-            )
-            self._refuse_stranger(about)
-        except (RayError, TimeoutError, PlacementError) as error:
+            await asyncio.wait_for(actor.hello.remote(), HELLO_S)
+        except (RayError, TimeoutError) as error:
             remove_placement_group(group)
-            if isinstance(error, PlacementError):
-                raise
             raise PlacementError(f"{name} got no actor within {HELLO_S:.0f} s: {error}") from error
-        return RayPlace(actor, group, host, about)
+        return RayPlace(actor, group, about)
 
     async def reserve(self, kinds: list[str]) -> None:
         wanted = [(kind, self._resources.get(kind, Needs())) for kind in kinds]
-        nodes = [(node["Resources"], node["Labels"]) for node in ray.nodes() if node["Alive"]]
-        if problem := missing(wanted, nodes):
+        alive = [node for node in ray.nodes() if node["Alive"]]
+        if problem := missing(wanted, [(node["Resources"], node["Labels"]) for node in alive]):
             raise PlacementError(problem)
+        await self._nodes.meet(
+            node["NodeID"] for node in alive if any(_fits(node, needs) for _, needs in wanted)
+        )
 
     async def _room(self, kind: str, needs: Needs) -> Any:
         """Return a placement group of one bundle. Raises PlacementError when there is no room for long."""
@@ -153,24 +158,6 @@ class RayPlacement:
                 f"{_amounts(ray.available_resources())} are free: end what uses the rest, or ask for less"
             )
         return group
-
-    def _refuse_stranger(self, about: Hello) -> None:
-        """Raise PlacementError for a node on which the service could not work."""
-        if about.release != self._own.release:
-            raise PlacementError(
-                f"ostinato is {about.release} on {about.node} and {self._own.release} on {self._own.node}: "
-                "install the same on every node"
-            )
-        if not about.sees_folder:
-            raise PlacementError(
-                f"{about.node} does not see the run folder {self._directory}: put it on a file system that "
-                "all nodes share, and name it with --directory"
-            )
-        if self._local_store and about.machine != self._own.machine:
-            raise PlacementError(
-                f"{about.node} is another machine than {self._own.node}, which alone reaches the record, a "
-                "SQLite file or a server on its loopback: name a PostgreSQL for both with [store] url"
-            )
 
     async def aclose(self) -> None:
         ray.shutdown()
@@ -198,6 +185,12 @@ async def _end_predecessor(label: str) -> None:
             ray.kill(actor)
         await asyncio.sleep(1.0)
     raise PlacementError(f"the actor {label} of an earlier run does not end: end it with `ray stop`")
+
+
+def _fits(node: Mapping[str, Any], needs: Needs) -> bool:
+    """Return whether a service with these needs could run on the node, were it empty."""
+    enough = all(node["Resources"].get(name, 0) >= amount for name, amount in needs.bundle.items())
+    return enough and needs.labels.items() <= node["Labels"].items()
 
 
 def missing(

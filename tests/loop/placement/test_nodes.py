@@ -1,0 +1,128 @@
+"""Nodes of a real Ray cluster that do not belong to the run, that die, and that hang and wake again.
+
+Covers loop/placement/nodes.py, loop/placement/keeper.py and loop/placement/ray.py.
+"""
+
+import asyncio
+import os
+import re
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.loop.placement.cluster import add_node, pids_of, signal_all
+from tests.loop.placement.test_contract import Settings, answers, back
+
+import ostinato
+from ostinato.loop import services as services_module
+from ostinato.loop.placement.base import PlacementError
+from ostinato.loop.placement.choose import open_placement
+from ostinato.loop.placement.config import Needs, PlacementConfig
+from ostinato.loop.run import Run
+from ostinato.loop.services import Services
+
+pytestmark = pytest.mark.ray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stranger:
+    """A node that is not like the others."""
+
+    node: Any
+    place: str
+    """The resource that it alone has."""
+
+
+@contextmanager
+def node_with(cluster: Any, place: str, **environment: str) -> Iterator[Stranger]:
+    node = add_node(cluster, "r9", place=place, **environment)
+    try:
+        yield Stranger(node=node, place=place)
+    finally:
+        cluster.remove_node(node)
+
+
+def wants(cluster: Any, place: str) -> PlacementConfig:
+    needs = {"engine": Needs(custom={place: 1.0})}
+    return PlacementConfig(kind="ray", address=cluster.address, resources=needs)
+
+
+async def refusal(config: PlacementConfig, directory: Path) -> str:
+    """Return the words with which a run is refused before its first stage."""
+    placement = open_placement(config, directory, local_store=True)
+    try:
+        with pytest.raises(PlacementError) as caught:
+            await placement.reserve(["engine"])
+    finally:
+        await placement.aclose()
+    return str(caught.value)
+
+
+async def test_a_node_with_another_version_is_refused_at_the_start(
+    cluster: Any, tmp_path: Path, modules: Path
+) -> None:
+    root = Path(ostinato.__file__).parent
+    other = tmp_path / "other" / "ostinato"
+    shutil.copytree(root, other, ignore=shutil.ignore_patterns("__pycache__"))
+    text = (other / "__init__.py").read_text()
+    (other / "__init__.py").write_text(text.replace(ostinato.__version__, "0.0.7"))
+    (other / "loop" / "placement" / "keeper.py").unlink()  # which that version does not have yet
+    with node_with(cluster, "other", PYTHONPATH=f"{other.parent}:{modules}") as stranger:
+        said = await refusal(wants(cluster, stranger.place), tmp_path)
+    own = re.escape(ostinato.__version__)
+    both = rf"ostinato is 0\.0\.7\+\w{{8}} on \S+ \(\S+\) and {own}\+\w{{8}} on \S+"
+    assert re.fullmatch(both + ": install the same on every node", said)
+
+
+async def test_a_node_without_ostinato_is_refused_and_one_that_is_never_used_is_not(
+    cluster: Any, tmp_path: Path, modules: Path
+) -> None:
+    hidden = tmp_path / "hidden" / "ostinato"
+    hidden.mkdir(parents=True)
+    (hidden / "__init__.py").write_text("raise ImportError('there is no ostinato here')")
+    with node_with(cluster, "none", PYTHONPATH=f"{hidden.parent}:{modules}") as stranger:
+        said = await refusal(wants(cluster, stranger.place), tmp_path)
+        placement = open_placement(wants(cluster, "place"), tmp_path, local_store=True)
+        try:
+            await placement.reserve(["engine"])
+        finally:
+            await placement.aclose()
+    assert said.startswith("ostinato is not installed on ")
+
+
+async def test_a_run_folder_that_a_node_does_not_see_is_named(cluster: Any, tmp_path: Path) -> None:
+    said = await refusal(wants(cluster, "place"), tmp_path / "nowhere")
+    assert re.search(r"does not see the run folder \S+nowhere: put it on a file system that all nodes", said)
+
+
+@pytest.mark.parametrize("ends", ["killed", "hung"])
+async def test_services_of_a_node_that_is_lost_move_to_another(
+    ends: str, cluster: Any, tmp_path: Path, modules: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that hung and wakes ends the service that was moved away from it, and starts nothing."""
+    for name, seconds in (("HEALTH_S", 0.5), ("ANSWER_S", 5.0), ("MOST_SILENT", 3)):
+        monkeypatch.setattr(services_module, name, seconds)
+    monkeypatch.setenv("PYTHONPATH", str(modules))
+    monkeypatch.setitem(services_module.KINDS, "placed_server", "engine")
+    place = f"for-{ends}"
+    with node_with(cluster, place) as lost:
+        placement = open_placement(wants(cluster, place), tmp_path, local_store=True)
+        async with Services(Run(directory=tmp_path), placement) as services:
+            service = await services.start("web", "placed_server", Settings(diary=str(tmp_path / "diary")))
+            pid, frozen = service.pid, pids_of(lost.node)
+            assert pid in frozen
+            with node_with(cluster, place) as other:
+                signal_all(frozen, signal.SIGKILL if ends == "killed" else signal.SIGSTOP)
+                await services.guard(back(service))
+                assert service.pid in pids_of(other.node) and service.restarts >= 1
+                moved = service.pid
+                signal_all(frozen, signal.SIGCONT)
+                while Path(f"/proc/{pid}").exists():
+                    await asyncio.sleep(0.1)
+                assert await answers(service) and service.pid == moved
+                os.kill(moved, 0)
