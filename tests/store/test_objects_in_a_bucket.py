@@ -20,7 +20,13 @@ REFUSALS = {
     "ExpiredToken": (400, "The provided token has expired"),
     "AccessDenied": (403, "Access Denied"),
     "InternalError": (500, "We encountered an internal error"),
+    "RequestTimeTooSkewed": (
+        403,
+        "The difference between the request time and the current time is too large.",
+    ),
 }
+MOST_SKEW_S = 900
+"""The difference of clocks that S3 accepts."""
 
 
 class Bucket(BaseHTTPRequestHandler):
@@ -28,6 +34,8 @@ class Bucket(BaseHTTPRequestHandler):
     and answered with an error, `cut` for one that is done and not answered at all."""
 
     protocol_version = "HTTP/1.1"
+    ahead_s = 0.0
+    """How far the clock of the bucket is ahead of that of this machine."""
     plan: list[str]
     held: dict[str, tuple[bytes, dict[str, str]]]
     users: list[str]
@@ -36,6 +44,9 @@ class Bucket(BaseHTTPRequestHandler):
         data = self.rfile.read(int(self.headers["content-length"]))
         self.users.append(self.headers["authorization"].partition("Credential=")[2].partition("/")[0])
         step = self.plan.pop(0) if self.plan else ""
+        signed = datetime.strptime(self.headers["x-amz-date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+        if abs((datetime.now(UTC) - signed).total_seconds() + self.ahead_s) > MOST_SKEW_S:
+            return self.refuse("RequestTimeTooSkewed")
         if step in REFUSALS:
             return self.refuse(step)
         if self.path in self.held:
@@ -128,6 +139,29 @@ def test_credentials_that_do_not_do_are_named_at_once(bucket: type[Bucket], code
     with pytest.raises(ObjectsError, match=f"s3://weights/run: a: .*: .*{advice}"):
         Objects.open("s3://weights/run").create("a", b"1")
     assert len(bucket.users) == 1
+
+
+@pytest.mark.parametrize("ahead_s", [-3600.0, 3600.0])
+def test_a_clock_that_is_wrong_by_more_than_a_bucket_accepts_is_named_at_once(
+    bucket: type[Bucket], ahead_s: float
+) -> None:
+    bucket.ahead_s = ahead_s
+    with pytest.raises(ObjectsError) as caught:
+        Objects.open("s3://weights/run").create("a", b"1")
+    said = str(caught.value)
+    assert said.startswith("s3://weights/run: a: ") and "RequestTimeTooSkewed" in said, said
+    assert "more than 15 minutes from the bucket's" in said and "timedatectl" in said, said
+    assert len(bucket.users) == 1 and not bucket.held
+
+
+@pytest.mark.parametrize("ahead_s", [-600.0, 600.0])
+def test_clocks_ten_minutes_apart_do_no_harm(bucket: type[Bucket], ahead_s: float) -> None:
+    bucket.ahead_s = ahead_s
+    objects = Objects.open("s3://weights/run")
+    objects.create("a", b"1")
+    assert objects.get("a") == b"1"
+    with pytest.raises(AlreadyExists):
+        objects.create("a", b"1")
 
 
 def test_a_profile_renews_its_credentials(

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, func, or_, select, update
 
 from ostinato.store.ledger.slot_rows import forget_kept
 from ostinato.store.ledger.turn_states import set_states, turns_of_sessions
@@ -159,13 +159,13 @@ def _count(connection: Connection, tally: Tally, ids: Sequence[str]) -> None:
     """Add what these sessions consist of to the tally."""
     tally.sessions += len(ids)
     size = func.sum(length_of(turns.c.prompt_ids, turns.c.ids, turns.c.logprobs))
-    query = select(sessions.c.started_at, func.count(), size).select_from(sessions.join(turns))
-    by_session: Select[Any] = query.group_by(sessions.c.id)
-    for began, count, bytes_ in rows_in(connection, by_session, sessions.c.id, ids):
+    joined: Any = sessions.join(turns)
+    query: Any = select(sessions.c.started_at, func.count(), size).select_from(joined).group_by(sessions.c.id)
+    for began, count, bytes_ in rows_in(connection, query, sessions.c.id, ids):
         tally.turn(began, count, int(bytes_ or 0))
     of = samples.c
     size = func.sum(length_of(of.ids, of.logprobs, of.versions, of.temperatures, of.routes))
-    kept: Select[Any] = select(func.count(), size).where(of.ids != b"")
+    kept: Any = select(func.count(), size).where(of.ids != b"")
     for count, bytes_ in rows_in(connection, kept, of.session_id, ids):
         tally.rows["samples"] += count
         tally.bytes += int(bytes_ or 0)

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from fuzz.postgres import PASSWORD, PostgresServer, name_of
 from fuzz.practice import SHAPE
+from tests.loop.placement.cluster import add_node, pids_of, signal_all
 from tests.test_loop import pids
 
 from ostinato.config import load
@@ -103,7 +104,11 @@ def kill_one(module: str, directory: Path, table: str = "") -> None:
 
 
 def words_of(pid: int) -> list[str]:
-    return Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+    """Return the words of a process's command line; none when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+    except OSError:
+        return []
 
 
 def test_three_samplers_share_one_ledger_though_one_is_killed(tmp_path: Path, start: Path) -> None:
@@ -133,6 +138,35 @@ def test_the_account_on_a_cluster_is_that_on_this_machine(cluster: Any, tmp_path
     one, other = finish(tmp_path, "local", here), finish(tmp_path, "ray", here + table)
     assert one["practice"]["root"] == other["practice"]["root"]
     whole(tmp_path / "ray")
+
+
+@pytest.mark.ray
+def test_a_node_that_hangs_in_practice_and_wakes_again_costs_nothing(
+    cluster: Any, tmp_path: Path, start: Path
+) -> None:
+    """The engine, the learner and the samplers move to another node, and those that wake do no harm."""
+    text = settings(start, samplers=2, versions=6)
+    text += f'\n[placement]\nkind = "ray"\naddress = "{cluster.address}"\n'
+    for kind in ("engine", "learner", "sampler"):
+        text += f"[placement.resources.{kind}]\ncpus = 0.1\ncustom = {{ practice = 0.2 }}\n"
+    lost = add_node(cluster, "r9", place="practice")
+    process = begin(tmp_path, "hung", text)
+    while not (tmp_path / "hung" / "learner-practice" / "learner.jsonl").exists():
+        assert process.poll() is None, (tmp_path / "hung.log").read_text()[-3000:]
+        time.sleep(0.1)
+    frozen = pids_of(lost)
+    modules = {"ostinato.engine.server", "ostinato.loop.stages.sampler", "ostinato.train.learner"}
+    assert modules <= {word for pid in frozen for word in words_of(pid)}
+    other = add_node(cluster, "r9", place="practice")
+    signal_all(frozen, signal.SIGSTOP)
+    while not modules <= {word for pid in pids_of(other) for word in words_of(pid)}:
+        assert process.poll() is None, (tmp_path / "hung.log").read_text()[-3000:]
+        time.sleep(0.1)
+    signal_all(frozen, signal.SIGCONT)
+    assert process.wait() == 0, (tmp_path / "hung.log").read_text()[-3000:]
+    whole(tmp_path / "hung")
+    for node in (lost, other):
+        cluster.remove_node(node)
 
 
 @pytest.mark.ray

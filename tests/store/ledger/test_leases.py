@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from tests.databases import BOTH, ON_A_FILE
 from tests.store import builders
 
 from ostinato.store import Ledger, Phase, Store
@@ -12,6 +13,22 @@ from ostinato.store.ledger.slots import Slots
 from ostinato.types import Group
 
 LONG, OVER = 1000.0, -1.0
+APART_S = [-600.0, 600.0]
+WRONG_CLOCK = """
+import sys, time
+right = time.time
+time.time = lambda: right() + float(sys.argv[2])
+from ostinato.store import Store
+from ostinato.store.ledger.leases import Leases, end_silent
+from ostinato.store.ledger.slots import Slots
+store = Store.open(sys.argv[1])
+leases = Leases(store, sys.argv[3], seconds=float(sys.argv[4]))
+leases.enter()
+print(bool(Slots(store, leases.owner).plan(sys.argv[5], ["a" + sys.argv[5], "b" + sys.argv[5]])))
+leases.renew()
+print(leases.take_over(), end_silent(store))
+"""
+ON_A_SERVER = pytest.mark.parametrize("backend", [BOTH[1]], indirect=True)
 
 
 def group_of(prompt: str) -> Group:
@@ -83,3 +100,57 @@ def test_a_group_and_a_dropped_prompt_are_held_by_nobody(store: Store) -> None:
     assert ledger.offer(group_of("p")) and ledger.offer(group_of("p"))
     assert one.held() == set() and one.take_over() == []
     assert slots.phases()[Phase.OFFERED] == 1
+
+
+def with_wrong_clock(place: str, apart_s: float, name: str, seconds: float, prompt: str) -> list[str]:
+    """Let a sampler on a host with a wrong clock plan a prompt; return what it took over and found silent."""
+    with builders.start_python(WRONG_CLOCK, place, apart_s, name, seconds, prompt) as process:
+        said, _ = process.communicate()
+    assert process.returncode == 0
+    planned, *rest = said.splitlines()
+    assert planned == "True"
+    return rest
+
+
+@ON_A_SERVER
+@pytest.mark.parametrize("apart_s", APART_S)
+def test_clocks_of_hosts_that_are_ten_minutes_apart_end_no_lease(
+    store: Store, place: str, apart_s: float
+) -> None:
+    """Leases are by the clock of the database alone, whoever takes one and whoever looks."""
+    right = entered(store, "sampler-0", 60.0)
+    Slots(store, right.owner).plan("p", ["a", "b"])
+    assert with_wrong_clock(place, apart_s, "sampler-1", 60.0, "q") == ["[] []"]
+    assert end_silent(store) == [] and right.take_over() == [] and right.held() == {"p"}
+    right.renew()
+
+
+@ON_A_SERVER
+@pytest.mark.parametrize("apart_s", APART_S)
+def test_a_wrong_clock_does_not_keep_a_lease_that_is_over(store: Store, place: str, apart_s: float) -> None:
+    silent = entered(store, "sampler-0", OVER)
+    Slots(store, silent.owner).plan("p", ["a", "b"])
+    assert with_wrong_clock(place, apart_s, "sampler-1", OVER, "q") == [
+        "['p', 'q'] ['sampler-0', 'sampler-1']"
+    ]
+
+
+@ON_A_FILE
+@pytest.mark.parametrize("apart_s", APART_S)
+def test_a_clock_that_is_set_while_samplers_work_on_a_file_does_nothing_twice(
+    store: Store, place: str, apart_s: float
+) -> None:
+    """A file is on one machine, which has one clock. Set forward, it ends leases of samplers that live."""
+    living = entered(store, "sampler-0", 60.0)
+    slots = Slots(store, living.owner)
+    planned = slots.plan("p", ["a", "b"])
+    taken, silent = ("['p']", "['sampler-0']") if apart_s > 0 else ("[]", "[]")
+    assert with_wrong_clock(place, apart_s, "sampler-1", 60.0, "q") == [f"{taken} {silent}"]
+    running = [replace(slot, state=SlotState.RUNNING) for slot in planned]
+    if apart_s < 0:
+        assert slots.move(planned, running) == running
+        return
+    with pytest.raises(LeaseLostError):
+        slots.move(planned, running)
+    with pytest.raises(LeaseLostError, match="the lease of sampler-0/"):
+        living.renew()
