@@ -29,8 +29,8 @@ MARK = "writer"
 """The attribute of an object in a bucket that says which call created it."""
 ADVICE = {
     "ExpiredToken": "the credentials have expired: renew them, or let AWS_PROFILE name some that renew",
-    "RequestTimeTooSkewed": "the clock of this machine is more than 15 minutes from the bucket's: set it, and "
-    "keep it right with NTP (`timedatectl set-ntp true`)",
+    "RequestTimeTooSkewed": "the clock of this machine is more than 15 minutes from the bucket's: set it, "
+    "and keep it right with NTP (`timedatectl set-ntp true`)",
     "InvalidAccessKeyId": "check AWS_ACCESS_KEY_ID, or the profile",
     "SignatureDoesNotMatch": "check AWS_SECRET_ACCESS_KEY, or the profile",
     "necessary privileges": "let the credentials read, write and list the bucket",

@@ -63,6 +63,14 @@ def pids_of(node: Any) -> list[int]:
     return found
 
 
+def is_gone(pid: int) -> bool:
+    """Return whether a process has ended, even if nobody has asked for its exit status yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
 def signal_all(pids: list[int], number: int) -> None:
     for pid in pids:
         with suppress(ProcessLookupError):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.loop.placement.cluster import add_node, pids_of, signal_all
+from tests.loop.placement.cluster import add_node, is_gone, pids_of, signal_all
 from tests.loop.placement.test_contract import Settings, answers, back
 
 import ostinato
@@ -122,7 +122,7 @@ async def test_services_of_a_node_that_is_lost_move_to_another(
                 assert service.pid in pids_of(other.node) and service.restarts >= 1
                 moved = service.pid
                 signal_all(frozen, signal.SIGCONT)
-                while Path(f"/proc/{pid}").exists():
+                while not is_gone(pid):
                     await asyncio.sleep(0.1)
                 assert await answers(service) and service.pid == moved
                 os.kill(moved, 0)
