@@ -14,7 +14,13 @@ NOTICED = {
     "health_check_failure_threshold": 3,
 }
 """Ray counts a silent node as dead after about 18 s, and after about 65 s where nothing is set."""
-QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_raylet_start_wait_time_s": "240",
+}
+START_S = 240
+"""A node on a busy machine starts slowly."""
 
 
 @contextmanager
@@ -44,13 +50,16 @@ def three_nodes(cpus: int = 4) -> Iterator[Any]:
 
 def add_node(cluster: Any, region: str, cpus: int = 4, place: str = "place", **environment: str) -> Any:
     """Start one more node, which has the resource `place` once, with this environment."""
-    return cluster.add_node(
+    node = cluster.add_node(
+        wait=False,
         num_cpus=cpus,
         object_store_memory=MEMORY,
         resources={place: 1},
         labels={"region": region},
         env_vars=environment,
     )
+    cluster._wait_for_node(node, timeout=START_S)
+    return node
 
 
 def pids_of(node: Any) -> list[int]:
