@@ -14,11 +14,7 @@ NOTICED = {
     "health_check_failure_threshold": 3,
 }
 """Ray counts a silent node as dead after about 18 s, and after about 65 s where nothing is set."""
-QUIET = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_raylet_start_wait_time_s": "240",
-}
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 START_S = 240
 """A node on a busy machine starts slowly."""
 
