@@ -63,7 +63,7 @@ class Expiry:
 
 
 @dataclass(slots=True, kw_only=True)
-class Tally:
+class ExpiryTally:
     """The sums over all transactions so far."""
 
     now: float
@@ -97,7 +97,7 @@ class Tally:
 
 def expirable(store: Store, before: float, *, uncollected: bool = False) -> Expiry:
     """Return what `expire` would remove now, and what of the old sessions would stay, with the reasons."""
-    tally = Tally(now=store.now())
+    tally = ExpiryTally(now=store.now())
     for some in _old(store, before):
         with store.database.read() as connection:
             _count(connection, tally, _over(connection, tally, some, before, uncollected))
@@ -114,7 +114,7 @@ def expire(store: Store, before: float, *, uncollected: bool = False) -> Expiry:
     `before` is in seconds since the epoch. `settled.py` says what is over, once more in the transaction that
     removes it. A run that is killed has removed some sessions whole, and the next one removes the others.
     """
-    tally = Tally(now=store.now())
+    tally = ExpiryTally(now=store.now())
     for some in _old(store, before):
         with store.database.write() as connection:
             ids = _over(connection, tally, some, before, uncollected)
@@ -140,7 +140,7 @@ def _old(store: Store, before: float) -> Iterator[Sequence[str]]:
 
 
 def _over(
-    connection: Connection, tally: Tally, ids: Sequence[str], before: float, uncollected: bool
+    connection: Connection, tally: ExpiryTally, ids: Sequence[str], before: float, uncollected: bool
 ) -> list[str]:
     """Return those of the sessions that are over; the others, but not those purged meanwhile, are counted."""
     purged = set(values_in(connection, select(purges.c.session_id), purges.c.session_id, ids))
@@ -155,7 +155,7 @@ def _loose(before: float) -> ColumnElement[bool]:
     return and_(events.c.observed_at < before, or_(events.c.session_id.is_(None), ~known.exists()))
 
 
-def _count(connection: Connection, tally: Tally, ids: Sequence[str]) -> None:
+def _count(connection: Connection, tally: ExpiryTally, ids: Sequence[str]) -> None:
     """Add what these sessions consist of to the tally."""
     tally.sessions += len(ids)
     size = func.sum(length_of(turns.c.prompt_ids, turns.c.ids, turns.c.logprobs))
