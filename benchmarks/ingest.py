@@ -7,7 +7,9 @@
   one index, with the same journal and the same transactions: what SQLite itself allows.
 - `lost`: a child process writes batches and tells each one that is committed over a pipe; it is killed with
   `kill -9` in the middle. Every event of a told batch must be in the store afterwards.
-- `rescore_s`: signals of sessions of ten signals and one turn, all scored again by the shipped definition.
+- `rescore_cpu_s`: signals of sessions of ten signals and four turns, all scored by the shipped definition
+  before and again now that every window has ended, on one core. `different`: of the first thousand, those
+  whose recorded reward is not, byte for byte, the one computed anew from all of their tokens.
 
 `gateway/signals` parses a batch before this; that is measured by `benchmarks.gateway`.
 """
@@ -21,13 +23,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import Run, quantile, table
 from ostinato.rewards.live.definition import LIVE
-from ostinato.rewards.live.rescore import rescore
+from ostinato.rewards.live.rescore import Rescored, canonical, rescore
 from ostinato.store import Store
 from ostinato.types import (
     Completion,
@@ -43,6 +45,8 @@ from ostinato.types import (
 
 BATCH, EACH, ROUNDS = 100, 10, 6
 """Events in a transaction, signals of a session, and parts of the events that are timed one by one."""
+TURNS, SAMPLED, REPLAYED = 4, tuple(range(100)), 1_000
+AFTER_A_YEAR = 1.7e9 + 365 * 86_400.0
 
 
 def events(first: int, count: int) -> list[Event]:
@@ -138,8 +142,7 @@ def killed(folder: Path, kills: int) -> dict[str, int]:
 
 
 def sessions_with_signals(store: Store, count: int) -> Iterator[Session]:
-    """Record sessions of ten signals and one turn each, and yield them."""
-    ids = (7,) * 50
+    """Record sessions of ten signals and four turns each, and yield them."""
     kinds = (SignalKind.EDIT_KEPT, SignalKind.EDIT_REVERTED, SignalKind.EDIT_EDITED)
     for start in range(0, count // EACH, 500):
         made, turns, told = [], [], []
@@ -158,28 +161,16 @@ def sessions_with_signals(store: Store, count: int) -> Iterator[Session]:
                     ending=Ending.FINISHED,
                 )
             )
-            turns.append(
-                Turn(
-                    session_id=id_,
-                    index=0,
-                    segment=0,
-                    arm="champion",
-                    prompt_ids=ids,
-                    completion=Completion(
-                        ids=ids, logprobs=(-0.1,) * 50, versions=(1,) * 50, finish=FinishReason.STOP
-                    ),
-                    started_at=at,
-                    latency_s=1.0,
-                )
-            )
+            turns += turns_of(id_, at)
             told += [
                 Signal(
                     session_id=id_,
                     kind=kinds[edit % 3],
                     value=1.0,
                     observed_at=at + edit + 2,
-                    turn=0,
+                    turn=edit % TURNS,
                     edit=f"e{edit}",
+                    id=f"{id_}/{edit}",
                 )
                 for edit in range(EACH)
             ]
@@ -187,20 +178,59 @@ def sessions_with_signals(store: Store, count: int) -> Iterator[Session]:
         yield from made
 
 
+def turns_of(session: str, at: float) -> Iterator[Turn]:
+    """Yield turns of a hundred sampled tokens, each with 200 tokens of what the tools said before it."""
+    prompt = tuple[int, ...]()
+    for index in range(TURNS):
+        prompt = (*prompt, *range(200))
+        completion = Completion(
+            ids=SAMPLED, logprobs=(-0.1,) * 100, versions=(1,) * 100, finish=FinishReason.STOP
+        )
+        yield Turn(
+            session_id=session,
+            index=index,
+            segment=0,
+            arm="champion",
+            prompt_ids=prompt,
+            completion=completion,
+            started_at=at + index,
+            latency_s=1.0,
+        )
+        prompt += SAMPLED
+
+
 def rescored(folder: Path, count: int) -> dict[str, Any]:
+    """Score sessions at their end, again after a year, and the first of them anew from all of their tokens.
+
+    In between every window has ended, so that every reward changes.
+    """
     store = Store.open(folder / "rescore.db")
     sessions = list(sessions_with_signals(store, count))
-    started, wall = time.process_time(), time.monotonic()
-    found = rescore(store, LIVE, sessions, as_of=1e12)
-    cpu, wall_s = time.process_time() - started, time.monotonic() - wall
+    first, _ = _timed(store, sessions, sessions[-1].started_at + 60.0)
+    again, found = _timed(store, sessions, AFTER_A_YEAR)
+    some = [session.id for session in sessions[:REPLAYED]]
+    turns, signals = store.turns_of(some), store.signals_of(some)
+    different = sum(
+        canonical(LIVE.score(id_, turns[id_], signals[id_], as_of=AFTER_A_YEAR))
+        != canonical(store.rewards(id_)[-1])
+        for id_ in some
+    )
     store.close()
     return {
         "signals": count,
         "sessions": found.sessions,
         "changed": found.changed,
-        "cpu_s": cpu,
-        "wall_s": wall_s,
+        "first_cpu_s": first,
+        "cpu_s": again,
+        "replayed": len(some),
+        "different": different,
     }
+
+
+def _timed(store: Store, sessions: Sequence[Session], as_of: float) -> tuple[float, Rescored]:
+    started = time.process_time()
+    found = rescore(store, LIVE, sessions, as_of=as_of)
+    return time.process_time() - started, found
 
 
 def main(run: Run) -> None:

@@ -1,8 +1,11 @@
 """Reading of signals: the latest one on a matter counts, because facts arrive late and are corrected."""
 
 from collections.abc import Collection, Sequence
+from typing import TypeVar
 
-from ostinato.types import Ending, Signal, SignalKind, Turn, TurnKind
+from ostinato.types import Ending, Signal, SignalKind, Turn, TurnKind, TurnOutline
+
+AnyTurn = TypeVar("AnyTurn", bound=Turn | TurnOutline)
 
 
 class SignalValueError(ValueError):
@@ -40,7 +43,7 @@ def known_at(signals: Sequence[Signal], as_of: float | None) -> Sequence[Signal]
     return signals if as_of is None else [signal for signal in signals if signal.observed_at <= as_of]
 
 
-def without_side_calls(turns: Sequence[Turn]) -> list[Turn]:
+def without_side_calls(turns: Sequence[AnyTurn]) -> list[AnyTurn]:
     """Return the turns without the calls that a client makes beside the work, as for a title."""
     return [turn for turn in turns if turn.kind is not TurnKind.SIDE]
 

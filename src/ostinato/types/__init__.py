@@ -30,6 +30,7 @@ from ostinato.types.turn import (
     StructureKind,
     Turn,
     TurnKind,
+    TurnOutline,
 )
 from ostinato.types.version import Checkpoint
 
@@ -38,6 +39,6 @@ __all__ = [
     "Distribution", "Ending", "Event", "FinishReason", "GapFigures", "GenerateRequest", "Grade", "Group",
     "KindFigures", "PartState", "Percentiles", "Report", "Reward", "RewardPart", "Role", "Routes", "Sample",
     "Sampling", "Score", "Session", "Signal", "SignalKind", "Source", "State", "StepFigures", "Structure",
-    "StructureKind", "Task", "Turn", "TurnKind", "Verdict",
+    "StructureKind", "Task", "Turn", "TurnKind", "TurnOutline", "Verdict",
     "call_id", "new_id", "turn_of_call",
 ]  # fmt: skip

@@ -228,6 +228,15 @@ class Turn:
         return f"{self.session_id}/{self.index}"
 
     @property
+    def finish(self) -> FinishReason:
+        return self.completion.finish
+
+    @property
+    def sampled(self) -> int:
+        """The number of its sampled tokens."""
+        return len(self.completion.ids)
+
+    @property
     def unscorable(self) -> str | None:
         """The reason why the trainer cannot compute the recorded probabilities again; None when it can."""
         if self.completion.distribution is Distribution.UNKNOWN:
@@ -239,3 +248,26 @@ class Turn:
         if self.completion.distribution is Distribution.PROCESSED:
             return "its log-probabilities are of a distribution that is not recorded"
         return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnOutline:
+    """A turn without its tokens: what a reward reads of it. The fields are those of `Turn`.
+
+    >>> TurnOutline(session_id="s1", index=0, started_at=0.0, latency_s=0.1, broken=None, kind=TurnKind.MAIN,
+    ...             finish=FinishReason.STOP, sampled=3).id
+    's1/0'
+    """
+
+    session_id: str
+    index: int
+    started_at: float
+    latency_s: float
+    broken: str | None
+    kind: TurnKind
+    finish: FinishReason
+    sampled: int
+
+    @property
+    def id(self) -> str:
+        return f"{self.session_id}/{self.index}"

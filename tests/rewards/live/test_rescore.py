@@ -1,12 +1,13 @@
 """Late facts score a session again; the same facts give the same bytes, in any order and any process.
 
-Covers store/definitions.py: the text of each definition is kept by its hash.
+Covers store/definitions.py: the text of each definition is kept by its hash; store/outlines.py.
 """
 
 import random
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from tests.store.builders import session, turn
 from ostinato.rewards.live.definition import LIVE, read_definition
 from ostinato.rewards.live.rescore import canonical, rescore
 from ostinato.store import Store
-from ostinato.store.definitions import kept_definition, last_rewards
+from ostinato.store.definitions import add_changed, kept_definition
 from ostinato.types import Ending, Signal, SignalKind
 
 LATER = 2e9
@@ -44,7 +45,6 @@ def test_a_late_fact_changes_the_reward_and_the_earlier_one_stays(store: Store) 
     assert [each.changed for each in (first, again, late)] == [1, 0, 1]
     before, after = store.rewards("s")
     assert after.total == pytest.approx(before.total - 1.5)
-    assert last_rewards(store, ["s", "t"], LIVE.hash()) == {"s": after}
 
 
 def test_the_definition_that_scored_is_kept_by_its_hash(store: Store, tmp_path: Path) -> None:
@@ -105,3 +105,36 @@ def test_two_records_of_the_same_facts_give_the_same_bytes_in_other_processes(tm
         texts.append(done.stdout)
     assert texts[0] == texts[1] and texts[0].count(b"\n") == 8
     assert canonical(LIVE.score("s", (), ())) == canonical(LIVE.score("s", (), ()))
+
+
+def test_what_is_recorded_is_what_whole_turns_give_to_the_byte(store: Store) -> None:
+    """Scoring again reads outlines of turns; -0.0 for 0.0 is no change, and other text with it is not one."""
+    chance, ids = random.Random(5), [f"s{n}" for n in range(300)]
+    kinds = [kind for kind in SignalKind if kind is not SignalKind.ENDING]
+    facts = [
+        Signal(
+            session_id=chance.choice(ids),
+            kind=chance.choice(kinds),
+            value=chance.choice((0.0, -0.0, 1.0, chance.random())),
+            observed_at=1e9 + chance.choice((0.0, 900.0, 5 * 86_400.0 * chance.random())),
+            turn=chance.choice((None, 0, 1)),
+            edit=chance.choice((None, "a", "b")),
+            id=f"fact-{number}",
+        )
+        for number in range(3_000)
+    ]
+    turns = [turn(number, id_) for id_ in ids for number in range(chance.randrange(4))]
+    store.record(turns, facts, [session(id_) for id_ in ids])
+    moments = 1e9 + 1000.0, 1e9 + 3 * 86_400.0, LATER
+    done = [rescore(store, LIVE, store.sessions(), as_of=each) for each in moments]
+    assert all(each.without_reward == 0 and each.changed > 100 for each in done) and done[0].changed == 300
+    read, told = store.turns_of(ids), store.signals_of(ids)
+    for id_ in ids:
+        for reward in store.rewards(id_):
+            assert reward.as_of in moments
+            anew = LIVE.score(id_, read.get(id_, []), told.get(id_, []), as_of=reward.as_of)
+            assert canonical(anew) == canonical(reward)
+    zero = next(reward for id_ in ids for reward in store.rewards(id_)[-1:])
+    signed = tuple(replace(part, value=part.value or -0.0) for part in zero.parts)
+    assert canonical(replace(zero, parts=signed)) != canonical(zero)
+    assert add_changed(store, [replace(zero, parts=signed)]) == 0

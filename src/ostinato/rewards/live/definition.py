@@ -14,10 +14,9 @@ from pathlib import Path
 
 from ostinato.config import dump, load
 from ostinato.rewards.definition import DefinitionError
-from ostinato.rewards.live.facts import READERS, Price, SessionFacts
-from ostinato.rewards.parts.fact import Fact
+from ostinato.rewards.live.facts import READERS, Price, Reader, SessionFacts
 from ostinato.rewards.signals import known_at, refuse_void, without_side_calls
-from ostinato.types import PartState, Reward, RewardPart, Signal, Turn
+from ostinato.types import PartState, Reward, RewardPart, Signal, Turn, TurnOutline
 
 DEFAULT = Path(__file__).with_name("default.toml")
 """The definition that ships."""
@@ -87,30 +86,19 @@ class LiveDefinition:
         return dump(self)
 
     def score(
-        self, session_id: str, turns: Sequence[Turn], signals: Sequence[Signal], *, as_of: float | None = None
+        self,
+        session_id: str,
+        turns: Sequence[Turn | TurnOutline],
+        signals: Sequence[Signal],
+        *,
+        as_of: float | None = None,
     ) -> Reward:
         """Return the reward of one session; raises VoidSessionError, SignalValueError.
 
         Signals observed after `as_of` (seconds since the epoch) do not count; with None all do, and no window
         is ever over. The order in which signals arrived changes nothing.
         """
-        refuse_void(session_id, signals)
-        facts = SessionFacts(turns, known_at(signals, as_of))
-        return Reward(
-            session_id=session_id,
-            definition=self.hash(),
-            parts=tuple(self._part(name, part, facts, as_of) for name, part in self.parts.items()),
-            as_of=as_of,
-        )
-
-    def _part(self, name: str, part: LivePart, facts: SessionFacts, as_of: float | None) -> RewardPart:
-        fact = READERS[part.reads or name].read(facts, part.at_s or 0.0, self.effort)
-        state = PartState.OBSERVED
-        if fact is None:
-            over = None not in (as_of, facts.ended_at) and as_of >= facts.ended_at + part.window_s  # type: ignore[operator]
-            state = PartState.EXPIRED if over else PartState.CENSORED
-            fact = Fact(value=part.silence if over else 0.0)
-        return RewardPart(name=name, value=part.weight * fact.value, evidence=fact.evidence, state=state)
+        return Scorer(self).score(session_id, turns, signals, as_of)
 
     def settles_at(self, turns: Sequence[Turn]) -> float:
         """Return the time at which a session with these turns is trained on, in seconds since the epoch."""
@@ -130,6 +118,42 @@ class LiveDefinition:
         if not turns or (end := self.settles_at(turns)) > as_of:
             return None
         return self.score(session_id, turns, signals, as_of=end)
+
+
+class Scorer:
+    """A definition made ready for many sessions: its hash and its readers are looked up once."""
+
+    def __init__(self, definition: LiveDefinition) -> None:
+        self._hash = definition.hash()
+        self._price = definition.effort
+        self._parts = [(name, part, READERS[part.reads or name]) for name, part in definition.parts.items()]
+
+    def score(
+        self,
+        session_id: str,
+        turns: Sequence[Turn | TurnOutline],
+        signals: Sequence[Signal],
+        as_of: float | None,
+    ) -> Reward:
+        """Return the reward of one session, as `LiveDefinition.score` does."""
+        refuse_void(session_id, signals)
+        facts = SessionFacts(turns, known_at(signals, as_of))
+        parts = tuple(self._part(name, part, reader, facts, as_of) for name, part, reader in self._parts)
+        return Reward(session_id=session_id, definition=self._hash, parts=parts, as_of=as_of)
+
+    def _part(
+        self, name: str, part: LivePart, reader: Reader, facts: SessionFacts, as_of: float | None
+    ) -> RewardPart:
+        fact = reader.read(facts, part.at_s or 0.0, self._price)
+        if fact is not None:
+            return RewardPart(name=name, value=part.weight * fact.value, evidence=fact.evidence)
+        ended = facts.ended_at
+        over = as_of is not None and ended is not None and as_of >= ended + part.window_s
+        return RewardPart(
+            name=name,
+            value=part.weight * (part.silence if over else 0.0),
+            state=PartState.EXPIRED if over else PartState.CENSORED,
+        )
 
 
 @cache

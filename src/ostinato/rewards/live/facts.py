@@ -15,7 +15,7 @@ from ostinato.rewards.parts.broken import broken
 from ostinato.rewards.parts.effort import concave_effort
 from ostinato.rewards.parts.fact import Fact
 from ostinato.rewards.signals import number, without_side_calls
-from ostinato.types import Signal, SignalKind, Turn
+from ostinato.types import Signal, SignalKind, Turn, TurnOutline
 
 CLEAREST = 0.5
 """The probability of dissatisfaction from which a follow-up names itself as evidence."""
@@ -34,7 +34,7 @@ class Price:
 class SessionFacts:
     """A session's turns, its signals in order of time, and the verdicts in them, read once."""
 
-    def __init__(self, turns: Sequence[Turn], signals: Iterable[Signal]) -> None:
+    def __init__(self, turns: Sequence[Turn | TurnOutline], signals: Iterable[Signal]) -> None:
         self.turns = without_side_calls(turns)
         self.signals = sorted(signals, key=lambda one: (one.observed_at, one.received_at or 0.0, one.id))
         self.ended_at = max((turn.started_at + turn.latency_s for turn in self.turns), default=None)
@@ -128,7 +128,7 @@ def _broken(facts: SessionFacts, _at: float, _price: Price) -> Fact | None:
 
 def _effort(facts: SessionFacts, _at: float, price: Price) -> Fact | None:
     """Return C(x) over what every client's record tells: turns, and the tokens sampled in them."""
-    sampled = sum(len(turn.completion.ids) for turn in facts.turns)
+    sampled = sum(turn.sampled for turn in facts.turns)
     return Fact(
         value=concave_effort(len(facts.turns) + sampled / price.tokens_per_turn, k=price.k, q=price.q)
     )

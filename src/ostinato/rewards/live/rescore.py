@@ -4,10 +4,11 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
-from ostinato.rewards.live.definition import LiveDefinition
+from ostinato.rewards.live.definition import LiveDefinition, Scorer
 from ostinato.rewards.signals import SignalValueError, VoidSessionError
 from ostinato.store import Store
-from ostinato.store.definitions import keep_definition, last_rewards
+from ostinato.store.definitions import add_changed, keep_definition
+from ostinato.store.outlines import outlines_of
 from ostinato.types import Reward, Session, Source
 
 AT_ONCE = 2_000
@@ -39,27 +40,21 @@ def rescore(
 ) -> Rescored:
     """Score live sessions by all that is known at `as_of`; append each reward that changed."""
     keep_definition(store, definition.hash(), definition.text())
+    scorer = Scorer(definition)
     mine = [session.id for session in sessions if session.source is Source.LIVE]
     changed = without = 0
     for start in range(0, len(mine), AT_ONCE):
         ids = mine[start : start + AT_ONCE]
-        scored = list(_scored(store, definition, ids, as_of))
-        last = last_rewards(store, ids, definition.hash())
-        new = [
-            each
-            for each in scored
-            if each.session_id not in last or last[each.session_id].parts != each.parts
-        ]
-        store.add_rewards(new)
-        changed += len(new)
+        scored = list(_scored(store, scorer, ids, as_of))
+        changed += add_changed(store, scored)
         without += len(ids) - len(scored)
     return Rescored(sessions=len(mine), changed=changed, without_reward=without)
 
 
-def _scored(store: Store, definition: LiveDefinition, ids: Sequence[str], as_of: float) -> Iterator[Reward]:
-    turns, signals = store.turns_of(ids), store.signals_of(ids)
+def _scored(store: Store, scorer: Scorer, ids: Sequence[str], as_of: float) -> Iterator[Reward]:
+    turns, signals = outlines_of(store, ids), store.signals_of(ids)
     for id_ in ids:
         try:
-            yield definition.score(id_, turns.get(id_, []), signals.get(id_, []), as_of=as_of)
+            yield scorer.score(id_, turns.get(id_, []), signals.get(id_, []), as_of)
         except (VoidSessionError, SignalValueError):
             continue

@@ -9,11 +9,11 @@ not break it.
 from collections.abc import Sequence
 
 from ostinato.rewards.parts.fact import Fact
-from ostinato.types import FinishReason, Turn
+from ostinato.types import FinishReason, Turn, TurnOutline
 
 
-def broken(turns: Sequence[Turn]) -> Fact:
+def broken(turns: Sequence[Turn | TurnOutline]) -> Fact:
     """Return the number of broken calls."""
     cut = FinishReason.LENGTH
-    ids = [turn.id for turn in turns if turn.broken is not None and turn.completion.finish is not cut]
+    ids = [turn.id for turn in turns if turn.broken is not None and turn.finish is not cut]
     return Fact(value=len(ids), evidence=tuple(ids))

@@ -195,9 +195,19 @@ def signal_row(signal: Signal) -> Row:
 
 
 def signal_of(row: RowMapping) -> Signal:
-    same = {name: row[name] for name in ("id", "session_id", "observed_at", "turn", "edit", "received_at")}
-    value = row["number"] if row["text"] is None else row["text"]
-    return Signal(**same, kind=SignalKind(row["kind"]), value=value)
+    return Signal(
+        id=row["id"],
+        session_id=row["session_id"],
+        kind=SIGNAL_KINDS[row["kind"]],
+        value=row["number"] if row["text"] is None else row["text"],
+        observed_at=row["observed_at"],
+        turn=row["turn"],
+        edit=row["edit"],
+        received_at=row["received_at"],
+    )
+
+
+SIGNAL_KINDS = {kind.value: kind for kind in SignalKind}
 
 
 def event_row(event: Event) -> Row:
@@ -210,7 +220,7 @@ def event_of(row: RowMapping) -> Event:
 
 
 def reward_row(reward: Reward) -> Row:
-    parts = json.dumps([asdict(part) for part in reward.parts])
+    parts = json.dumps([{name: getattr(part, name) for name in REWARD_PARTS} for part in reward.parts])
     return {
         "session_id": reward.session_id,
         "definition": reward.definition,
@@ -218,6 +228,9 @@ def reward_row(reward: Reward) -> Row:
         "parts": parts,
         "as_of": reward.as_of,
     }
+
+
+REWARD_PARTS = tuple(each.name for each in fields(RewardPart))
 
 
 def reward_of(row: RowMapping) -> Reward:
