@@ -1,6 +1,6 @@
 """Simulated weeks: does what people feel rise, is what is planted promoted, and does a kill change anything?
 
-    python -m benchmarks.week [--parts runs/week-parts] [--only learnt null bad real fuzzed killed] [--json]
+    python -m benchmarks.week [--parts runs/week-parts] [--only learnt others …] [--shuffled] [--json]
 
 Each part leaves a file in the folder, and the same command goes on with those that are missing; a week that
 was cut off goes on where it was.
@@ -9,6 +9,9 @@ was cut off goes on where it was.
   of the others. `satisfaction` is the hidden satisfaction of each honest developer with the last version less
   that with the first, on the same requests and luck, clustered by developer; `fresh` is the same for
   developers that the week never met. `satisfaction_low` is the least lower bound of any seed.
+- `others`: the same with the second population, written apart, on the first three seeds.
+- `shuffled` (also `--shuffled`): weeks of smaller trials in which each session shows the signs of another
+  one, so that there is nothing to learn: `promotions`, trials that met people, and hidden satisfaction.
 - `null`: the peer. Drawn candidates (`week_drawn.py`) that learnt nothing: equal to the champion, or random
   steps of the size of a learner's first. None goes through a gate, so that all meet people.
 - `bad`: drawn candidates that are planted to be worse (`week_planted.py`), every other fifty without a gate;
@@ -25,7 +28,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -52,23 +55,27 @@ FRESH = 1_000
 """What is added to a seed to draw the developers whom a week never met."""
 SMALL = ("live.sessions=60", "bench.passes=1", "live.gate_margin=0.5", *SIZES)
 """The settings of weeks with planted candidates: a gate so wide that most of them meet people."""
+SHUFFLED, SHUFFLED_CYCLES = ("live.gate_margin=0.5", *SIZES), 5
+"""The settings and the cycles of weeks with nothing to learn: most candidates should meet people."""
 DRAWN = 50
 """The drawn candidates of one part."""
 EACH = 10
 """The planted candidates of one store."""
 
 
-def learnt(folder: Path, seed: int, cycles: int) -> Part:
+def learnt(folder: Path, name: str, plan: WeekPlan) -> Part:
     """Return the report of a week of the shipped cycle; a longer one goes on with what a shorter one left."""
-    folder = folder.with_name(f"learnt-{seed}")
+    folder = folder.with_name(name)
     with owned(folder, "a week of the benchmark") as run:
-        week = run_week(folder, WeekPlan(cycles=cycles, seed=seed))
+        week = run_week(folder, plan)
         policies = open_policies(run)
         report = report_of(week, policies)
         draw(report, folder / "week.svg")
-        versions = policies.of(week.first), policies.of(week.last)
-        fresh = gain(*versions, policies.words, lambda: People(240, seed + FRESH), seed + FRESH)
-    return report | {"fresh": asdict(mean_gain(fresh))}
+        versions, new = (policies.of(week.first), policies.of(week.last)), plan.seed + FRESH
+        crowd = replace(plan, seed=new, developers=240, adversaries=0.0).crowd
+        fresh = gain(*versions, policies.words, crowd, new)
+    met = sum(cycle.judged is not None and cycle.judged.tested is not None for cycle in week.cycles)
+    return report | {"fresh": asdict(mean_gain(fresh)), "met_people": met}
 
 
 def planted(folder: Path, seed: int, kinds: tuple[Plant, ...]) -> Part:
@@ -116,7 +123,16 @@ def parts_of(options: argparse.Namespace) -> Iterator[tuple[str, Callable[[Path]
     """Yield the parts of a run by name, those that matter most first."""
     first, *others = options.seeds
     for seed, cycles in ((first, options.cycles), *((each, options.fewer) for each in others)):
-        yield f"learnt-{seed}-{cycles}", partial(learnt, seed=seed, cycles=cycles)
+        plan = WeekPlan(cycles=cycles, seed=seed)
+        yield f"learnt-{seed}-{cycles}", partial(learnt, name=f"learnt-{seed}", plan=plan)
+    for seed in options.seeds[:3]:
+        plan = WeekPlan(cycles=options.fewer, seed=seed, population="others")
+        yield f"others-{seed}-{plan.cycles}", partial(learnt, name=f"others-{seed}", plan=plan)
+    for seed in range(1, 1 + options.shuffles):
+        plan = WeekPlan(
+            cycles=SHUFFLED_CYCLES, seed=seed, developers=DEVELOPERS, shuffled=True, overrides=SHUFFLED
+        )
+        yield f"shuffled-{seed}", partial(learnt, name=f"shuffled-{seed}", plan=plan)
     for number in range(options.null // DRAWN):
         for kind in NULL:
             name = f"null-{kind.__name__}-{number}"
@@ -153,7 +169,7 @@ def found(options: argparse.Namespace) -> dict[str, Part]:
 
 def summed(parts: Mapping[str, Part]) -> Part:
     """Return the figures of all parts that are there."""
-    weeks = {name: part for name, part in parts.items() if name.startswith("learnt")}
+    weeks = {name: part for name, part in parts.items() if name.partition("-")[0] in WEEKS}
     groups = {
         "bad, through the gate": _candidates(parts, "bad-gated"),
         "bad, without a gate": _candidates(parts, "bad-free"),
@@ -172,7 +188,9 @@ def summed(parts: Mapping[str, Part]) -> Part:
         if (some := [part for name, part in parts.items() if name.startswith(kind)])
     }
     return {
-        "satisfaction_low": min((_of(part, "satisfaction")["low"] for part in weeks.values()), default=None),
+        "satisfaction_low": _lowest(weeks, "learnt"),
+        "satisfaction_low_others": _lowest(weeks, "others"),
+        "shuffled": _null(weeks),
         "bad_promoted": share(_candidates(parts, "bad"))["promoted_share"],
         "kills": kills,
         "planted": {name: share(rows) for name, rows in groups.items() if rows},
@@ -181,6 +199,7 @@ def summed(parts: Mapping[str, Part]) -> Part:
                 "cycles": len(part["cycles"]),
                 "hours": part["cycles"][-1]["hours"],
                 "promotions": part["promotions"],
+                "met_people": part.get("met_people"),
                 "satisfaction": _of(part, "satisfaction"),
                 "fresh": part["fresh"],
                 "reward": [part["cycles"][0]["reward"], part["cycles"][-1]["reward"]],
@@ -190,6 +209,31 @@ def summed(parts: Mapping[str, Part]) -> Part:
             for name, part in weeks.items()
         },
         "parts_cpu_s": round(sum(part["cpu_s"] for part in parts.values()), 1),
+    }
+
+
+def _lowest(weeks: Mapping[str, Part], kind: str) -> float | None:
+    """Return the least lower bound of the change of hidden satisfaction of any seed."""
+    lows = [_of(part, "satisfaction")["low"] for name, part in weeks.items() if name.startswith(kind)]
+    return min(lows, default=None)
+
+
+def _null(weeks: Mapping[str, Part]) -> Part:
+    """Return what weeks with nothing to learn came to; the interval is that of a week's mean change."""
+    some = [part for name, part in weeks.items() if name.startswith("shuffled")]
+    if not some:
+        return {}
+    promoting = sum(part["promotions"] > 0 for part in some)
+    rate, changes = wilson(promoting, len(some)), [_of(part, "satisfaction")["estimate"] for part in some]
+    return {
+        "weeks": len(some),
+        "cycles": sum(len(part["cycles"]) for part in some),
+        "trials": sum(part["met_people"] for part in some),
+        "promotions": sum(part["promotions"] for part in some),
+        "weeks_with_a_promotion": promoting,
+        "low": round(rate.low, 4),
+        "high": round(rate.high, 4),
+        "hidden_satisfaction": changes,
     }
 
 
@@ -244,14 +288,15 @@ def show(figures: Part) -> None:
             for name, row in figures["planted"].items()
         ],
     )
-    print(f"kills: {figures['kills']}")
+    print(f"kills: {figures['kills']}; nothing to learn: {figures['shuffled']}")
 
 
 def _shown(change: Part) -> str:
     return f"{change['estimate']:+.3f} [{change['low']:+.3f}, {change['high']:+.3f}]"
 
 
-KINDS = ("learnt", "null", "bad", "real", "fuzzed", "killed")
+WEEKS = ("learnt", "others", "shuffled")
+KINDS = (*WEEKS, "null", "bad", "real", "fuzzed", "killed")
 
 
 def main(run: Run) -> None:
@@ -267,9 +312,13 @@ def main(run: Run) -> None:
     parser.add_argument("--real", type=int, default=20, help="planted candidates of a kind in a whole cycle")
     parser.add_argument("--bad", type=int, default=300)
     parser.add_argument("--fuzzed", type=int, default=10_000)
+    parser.add_argument("--shuffles", type=int, default=8, help="weeks in which there is nothing to learn")
+    parser.add_argument("--shuffled", action="store_true", help="only those weeks")
     parser.add_argument("--killed", type=int, default=50)
     parser.add_argument("--json", action="store_true", help="print JSON as well, last line of the output")
     options = parser.parse_args()
+    if options.shuffled:
+        options.only = ("shuffled",)
     torch.set_num_threads(1)
     options.parts.mkdir(parents=True, exist_ok=True)
     figures = summed(found(options))

@@ -91,9 +91,6 @@ class Crowd(Protocol):
         """Return their side of that session. The sessions of one user come in order, each once."""
 
 
-"""A population of so many developers, from a seed, with a share of adversaries."""
-
-
 def attempt_of(request: TownRequest, acts: tuple[Act, Act, Act], rng: Random) -> Attempt:
     """Return what these acts come to."""
     plan, work, close = acts

@@ -8,7 +8,6 @@ from typing import Any
 from rich.table import Table as Grid
 
 from ostinato.demo.week.judge import gain, mean_gain
-from ostinato.demo.week.people import People
 from ostinato.demo.week.policy import Policies
 from ostinato.demo.week.week import BEGAN, Week
 
@@ -64,11 +63,8 @@ def rows_of(week: Week) -> list[CycleRow]:
 def report_of(week: Week, policies: Policies) -> dict[str, Any]:
     """Return the report as JSON: the rows, the sum on the hold-out, and the hidden satisfaction gained."""
     plan = week.plan
-
-    def crowd() -> Any:
-        return People(plan.developers, plan.seed, plan.adversaries)
-
-    gains = gain(policies.of(week.first), policies.of(week.last), policies.words, crowd, plan.seed)
+    versions = policies.of(week.first), policies.of(week.last)
+    gains = gain(*versions, policies.words, plan.crowd, plan.seed)
     return {
         "plan": asdict(plan),
         "cycles": [asdict(row) for row in rows_of(week)],

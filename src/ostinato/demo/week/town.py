@@ -53,8 +53,10 @@ class Town:
 
     def settle_in(self) -> None:
         """Let everybody agree to training, and remember what the record holds of an earlier process."""
+        agreed = self._store.accounts.consented([("", user) for user in self._crowd.users])
         for user in self._crowd.users:
-            self._store.accounts.set_consent(user=user, granted=True, by="simulation")
+            if not agreed["", user]:
+                self._store.accounts.set_consent(user=user, granted=True, by="simulation")
         sessions = {s.id: s for s in self._store.sessions(source=Source.LIVE)}
         turns = self._store.turns_of(sessions)
         known = {signal.id for some in self._store.signals_of(sessions).values() for signal in some}

@@ -20,8 +20,9 @@ from typing import Any
 from sqlalchemy import func, select
 
 from ostinato.config import load
+from ostinato.demo.week.base import Crowd
 from ostinato.demo.week.clock import run_virtually
-from ostinato.demo.week.people import People
+from ostinato.demo.week.crowds import POPULATIONS, Shuffled
 from ostinato.demo.week.policy import Policies
 from ostinato.demo.week.shop import WeekShop, exam
 from ostinato.demo.week.start import write_start
@@ -40,6 +41,8 @@ from ostinato.store.sql import schema
 
 SETTINGS = Path(__file__).with_name("week.toml")
 REWARD = Path(__file__).with_name("reward.toml")
+SHUFFLED_REWARD = Path(__file__).with_name("shuffled.toml")
+"""That reward without the prices of what stands in the turns themselves, which cannot be shuffled."""
 BEGAN = 1_800_000_000.0
 """The first moment of every week, in seconds since the epoch: a Friday in January 2027."""
 
@@ -60,6 +63,16 @@ class WeekPlan:
     """The held-out tasks of gates and hold-out."""
     overrides: tuple[str, ...] = ()
     """Settings of the run, as `live.versions=2`."""
+    population: str = "people"
+    """The developers: `people`, or `others`, who were written apart."""
+    shuffled: bool = False
+    """True for the null, in which each session shows the signs of another one, and nothing that the reward
+    reads from the session itself weighs anything."""
+
+    def crowd(self) -> Crowd:
+        """Return the developers; each crowd is asked about each session once, so a judge takes a new one."""
+        crowd = POPULATIONS[self.population](self.developers, self.seed, self.adversaries)
+        return Shuffled(crowd, self.seed) if self.shuffled else crowd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +101,8 @@ class WeekTraffic(PeopleTraffic):
 def settings(plan: WeekPlan) -> RunConfig:
     """Return the settings of a week."""
     config = load(RunConfig, SETTINGS, [f"seed={plan.seed}", *plan.overrides])
-    return replace(config, live=replace(config.live, reward=REWARD))
+    reward = REWARD if not plan.shuffled else SHUFFLED_REWARD
+    return replace(config, live=replace(config.live, reward=reward))
 
 
 def open_policies(run: Run) -> Policies:
@@ -115,8 +129,7 @@ def run_week(directory: Path, plan: WeekPlan, show: Any = None, *, opened: type[
 
 async def _live(shop: WeekShop, plan: WeekPlan) -> Week:
     """Let the town live while the cycles turn."""
-    crowd = People(plan.developers, plan.seed, plan.adversaries)
-    town = Town(shop.store, shop.policies, crowd, seed=plan.seed, began=BEGAN)
+    town = Town(shop.store, shop.policies, plan.crowd(), seed=plan.seed, began=BEGAN)
     await shop.stage("publish", Published, lambda: publish(shop))
     town.settle_in()
     living = asyncio.create_task(town.live())

@@ -25,7 +25,7 @@ from enum import StrEnum
 from sqlalchemy import Connection, Executable, select, update
 
 from ostinato.store.ledger.slot_rows import SlotState, follow
-from ostinato.store.sql.chunks import chunks
+from ostinato.store.sql.chunks import chunks, rows_in
 from ostinato.store.sql.errors import StoreError
 from ostinato.store.sql.schema import prompts
 
@@ -106,15 +106,16 @@ def hold_out(connection: Connection, insert: Executable, names: Iterable[str]) -
     Raises LedgerError when a stage that learns has shown one of them; the transaction must then be rolled
     back.
     """
-    for name in dict.fromkeys(names):
-        row = {"prompt": name, "stage": Stage.BENCH.value, "phase": Phase.HELD_OUT.value, "reason": None}
-        connection.execute(insert, row)
-        stage = connection.scalar(select(prompts.c.stage).where(prompts.c.prompt == name))
-        if stage != Stage.BENCH.value:
-            raise LedgerError(
-                f"prompt {name!r} is held out, and the stage {stage} showed it before: take its task out of "
-                "the benchmark, or start another store"
-            )
+    same = {"stage": Stage.BENCH.value, "phase": Phase.HELD_OUT.value, "reason": None}
+    if not (rows := [{"prompt": name, **same} for name in dict.fromkeys(names)]):
+        return
+    connection.execute(insert, rows)
+    others = select(prompts.c.prompt, prompts.c.stage).where(prompts.c.stage != Stage.BENCH.value)
+    for name, stage in rows_in(connection, others, prompts.c.prompt, [str(row["prompt"]) for row in rows]):
+        raise LedgerError(
+            f"prompt {name!r} is held out, and the stage {stage} showed it before: take its task out of "
+            "the benchmark, or start another store"
+        )
 
 
 def _refusal(connection: Connection, names: Sequence[str], to: Phase) -> str:
