@@ -40,7 +40,7 @@ SMALL_WEEK = WeekPlan(
 TINY_WEEK = WeekPlan(
     cycles=1,
     seed=2,
-    developers=20,
+    developers=28,
     adversaries=0.1,
     tasks=120,
     overrides=(
@@ -77,6 +77,11 @@ STEPS = (
 )
 
 KEEP = Run.finish
+SOON, FAR = 60, 240
+"""The durable steps among which a process dies, and those for the gate, whose stage alone takes 131.
+
+A process needs some until it is where the last one was.
+"""
 
 
 class KilledError(BaseException):
@@ -187,17 +192,17 @@ class Survived:
     """The number of kills in each stage."""
 
 
-def survive(directory: Path, twin: Twin, seed: int, gap: int) -> Survived:
+def survive(directory: Path, twin: Twin, seed: int) -> Survived:
     """Take a copy of a week from before its first cycle to its end, through kill after kill.
 
-    Each process dies at a random one of its first `gap` durable steps, before or after it. It needs some of
-    them until it is where the one before was, so `gap` is larger than those. The folder is removed
+    Each process dies at a random one of its first durable steps, before or after it. The folder is removed
     afterwards.
     """
     chance, kills, died_in = Random(seed), 0, Counter[str]()
     shutil.copytree(twin.start, directory)
     while True:
         try:
+            gap = FAR if stage_under_way(directory) == "gate" else SOON
             with counting(chance.randint(1, gap), late=chance.random() < 0.5):
                 run_week(directory, twin.plan)
             break
