@@ -64,6 +64,7 @@ LEDGER = {
     "versions": "SELECT version, parent FROM versions ORDER BY 1",
     "trainings": "SELECT version, prompt FROM trainings ORDER BY 1, 2",
     "releases": "SELECT experiment, stage, step, share FROM releases ORDER BY 1, at",
+    "log": "SELECT action, cycle, detail FROM cycle_log WHERE action LIKE '%_done' ORDER BY 1, 2, 3",
     "signals": "SELECT id, kind, observed_at FROM signals WHERE id LIKE 'dev-%' ORDER BY 1",
     "rewards": "SELECT DISTINCT session_id, parts FROM rewards ORDER BY 1, 2",
 }

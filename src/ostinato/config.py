@@ -182,7 +182,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: not TOML: {error}") from error
 
 
-_hints = functools.cache(get_type_hints)
+_hints: Any = functools.cache(get_type_hints)
 """The types of a schema's fields, which take a millisecond to find out."""
 
 

@@ -130,9 +130,10 @@ async def test_an_error_of_the_traffic_is_not_swallowed(store: Store) -> None:
         await CycleControl(store, "cycle-1", poll_s=0.001).unless(fails())
 
 
-def test_the_end_of_a_cycle_is_logged_once(store: Store) -> None:
+def test_the_end_of_a_stage_or_of_a_cycle_is_logged_once(store: Store) -> None:
     control = CycleControl(store, "cycle-1")
     for _ in range(2):
-        control.log_end("hold: too few")
-    CycleControl(store, "cycle-2").log_end("promote: better")
-    assert [each.cycle for each in cycle_log(store)] == ["cycle-1", "cycle-2"]
+        control.log_once(CycleAction.STAGE_DONE, "gate")
+        control.log_once(CycleAction.CYCLE_DONE, "hold: too few")
+    CycleControl(store, "cycle-2").log_once(CycleAction.STAGE_DONE, "gate")
+    assert [each.cycle for each in cycle_log(store)] == ["cycle-1", "cycle-1", "cycle-2"]

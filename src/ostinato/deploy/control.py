@@ -101,11 +101,11 @@ class CycleControl:
         entry = CycleEntry(at=self._store.now(), by=OURS, action=action, cycle=self._cycle, detail=detail)
         log_cycle(self._store, entry)
 
-    def log_end(self, detail: str) -> None:
-        """Log that the cycle is done, once, even if it was killed between its result and this entry."""
-        entries = cycle_log(self._store)
-        if not any(e.action is CycleAction.CYCLE_DONE and e.cycle == self._cycle for e in entries):
-            self.log(CycleAction.CYCLE_DONE, detail)
+    def log_once(self, action: CycleAction, detail: str) -> None:
+        """Log the end of a stage or of the cycle, even if a kill came between its result and this entry."""
+        wanted = action, self._cycle, detail
+        if not any((e.action, e.cycle, e.detail) == wanted for e in cycle_log(self._store)):
+            self.log(action, detail)
 
     async def go_on(self) -> None:
         """Wait while the cycle is paused."""

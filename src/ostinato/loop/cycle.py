@@ -87,7 +87,7 @@ class Cycle:
     async def result(self, champion: Champion) -> Cycled:
         """Return the result: from the run folder if the cycle is done, else from running it."""
         done = await self._shop.stage(self._name, Cycled, lambda: self._run(champion))
-        self._control.log_end(f"{done.decision.value}: {done.reason}")
+        self._control.log_once(CycleAction.CYCLE_DONE, f"{done.decision.value}: {done.reason}")
         return done
 
     async def _run(self, champion: Champion) -> Cycled:
@@ -224,7 +224,9 @@ class Cycle:
     async def _stage(self, name: str, schema: type[T], work: Callable[[], Awaitable[T]]) -> T:
         full = f"{self._name}/{name}"
         if self._shop.run.result(full, schema) is not None:
-            return await self._shop.stage(full, schema, work)
+            done = await self._shop.stage(full, schema, work)
+            self._control.log_once(CycleAction.STAGE_DONE, name)
+            return done
         await self._control.go_on()
         self._control.log(CycleAction.STAGE_BEGAN, name)
         done = await self._shop.stage(full, schema, work)

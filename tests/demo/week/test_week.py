@@ -28,6 +28,7 @@ from ostinato.demo.week.people import Malice, People, population
 from ostinato.demo.week.report import draw, report_of
 from ostinato.demo.week.shop import WeekShop, exam
 from ostinato.demo.week.start import write_start
+from ostinato.demo.week.town import tick_of
 from ostinato.demo.week.week import BEGAN, open_policies, run_week, settings
 from ostinato.demo.week.words import ACTS, STRATA, TEXTS, Act
 from ostinato.deploy.rotation import part_frozen, tasks_of_gate
@@ -147,6 +148,18 @@ def test_what_is_dead_does_nothing_durable_any_more(tmp_path: Path) -> None:
         agreed = store.accounts.consented([("", user) for user in ("ada", "bob", "cy", "dee")])
     assert steps.count == 3
     assert agreed == {("", "ada"): True, ("", "bob"): False, ("", "cy"): False, ("", "dee"): True}
+
+
+def test_a_process_goes_on_from_the_tick_that_recorded_what_is_newest(tmp_path: Path) -> None:
+    """A clock that went back would let the cycle look again at a moment when less was known."""
+    assert [tick_of(BEGAN + at) for at in (0.0, 150.0, 150.1)] == [BEGAN + 150, BEGAN + 150, BEGAN + 450]
+    with counting() as whole:
+        run_week(tmp_path / "twin", SHORT)
+    with counting(whole.stages["cycle-1/gate"], late=True), pytest.raises(KilledError):
+        run_week(tmp_path / "killed", SHORT)
+    run_week(tmp_path / "killed", SHORT)
+    mine, twins = ledger(tmp_path / "killed"), ledger(tmp_path / "twin")
+    assert {name: mine[name] == twins[name] for name in LEDGER} == dict.fromkeys(LEDGER, True)
 
 
 @pytest.mark.slow

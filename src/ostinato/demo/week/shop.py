@@ -74,12 +74,11 @@ class WeekShop:
     async def stage(self, name: str, schema: type[T], work: Callable[[], Awaitable[T]]) -> T:
         self._stage, kept = name, self.run.result(name, schema)
         self._passes.clear()
-        if kept is not None:
-            return kept
-        result = await work()
-        cycle, _, stage = name.rpartition("/")
+        result = await work() if kept is None else kept
+        cycle, _, stage = name.rpartition("/")  # a process that was killed at its end goes on from then
         await until(self.store, self._began(cycle, stage) + TAKES_S.get(stage, 0.0))
-        self.run.finish(name, result, 0.0)
+        if kept is None:
+            self.run.finish(name, result, 0.0)
         return result
 
     def _began(self, cycle: str, stage: str) -> float:

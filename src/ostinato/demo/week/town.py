@@ -7,6 +7,7 @@ with its own time.
 
 import asyncio
 import heapq
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from random import Random
@@ -20,6 +21,11 @@ from ostinato.types import Arm, Ending, Session, Signal, Source, Turn
 
 TICK_S = 300.0
 SALT = "week"
+
+
+def tick_of(moment: float) -> float:
+    """Return the tick that records what happened at a moment: the first one that is not before it."""
+    return math.ceil((moment + TICK_S / 2) / TICK_S) * TICK_S - TICK_S / 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

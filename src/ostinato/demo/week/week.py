@@ -26,7 +26,7 @@ from ostinato.demo.week.crowds import POPULATIONS, Shuffled
 from ostinato.demo.week.policy import Policies
 from ostinato.demo.week.shop import WeekShop, exam
 from ostinato.demo.week.start import write_start
-from ostinato.demo.week.town import Served, Town
+from ostinato.demo.week.town import Served, Town, tick_of
 from ostinato.demo.week.words import STRATA, Words
 from ostinato.loop.config import RunConfig, live_definition
 from ostinato.loop.cycle import cycles
@@ -38,6 +38,7 @@ from ostinato.loop.stages.measure import measure
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.store import Ledger, Store
 from ostinato.store.sql import schema
+from ostinato.types import Source
 
 SETTINGS = Path(__file__).with_name("week.toml")
 REWARD = Path(__file__).with_name("reward.toml")
@@ -158,7 +159,15 @@ async def _turn(shop: WeekShop, plan: WeekPlan) -> Sequence[Cycled]:
 
 
 def _last_moment(store: Store) -> float:
-    """Return the last moment of an earlier process: that of its newest row; 0.0 before the first."""
-    columns = schema.cycle_log.c.at, schema.releases.c.at, schema.sessions.c.started_at
+    """Return the last moment of an earlier process: that of its newest row; 0.0 before the first.
+
+    What people did is recorded by the tick after it. A clock that began before that tick would let the cycle
+    look once more at a moment when all of it was not known yet.
+    """
+    rows = schema.cycle_log.c.at, schema.releases.c.at, schema.sessions.c.started_at
+    live = select(func.max(schema.sessions.c.started_at)).where(schema.sessions.c.source == Source.LIVE.value)
+    facts = live, select(func.max(schema.signals.c.observed_at))
     with store.database.read() as connection:
-        return max(connection.scalar(select(func.max(column))) or 0.0 for column in columns)
+        moments = [connection.scalar(select(func.max(column))) for column in rows]
+        ticks = [None if at is None else tick_of(at) for at in map(connection.scalar, facts)]
+    return max((at for at in (*moments, *ticks) if at is not None), default=0.0)
