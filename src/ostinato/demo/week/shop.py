@@ -69,14 +69,17 @@ class WeekShop:
         self.poll_s = POLL_S
         self.policies = policies
         self._stage = ""
+        self.began = 0.0
+        """The moment at which the stage under way began for the first time, in whichever process."""
         self._passes: Counter[str] = Counter()
 
     async def stage(self, name: str, schema: type[T], work: Callable[[], Awaitable[T]]) -> T:
         self._stage, kept = name, self.run.result(name, schema)
         self._passes.clear()
+        cycle, _, stage = name.rpartition("/")
+        self.began = began = self._began(cycle, stage)
         result = await work() if kept is None else kept
-        cycle, _, stage = name.rpartition("/")  # a process that was killed at its end goes on from then
-        await until(self.store, self._began(cycle, stage) + TAKES_S.get(stage, 0.0))
+        await until(self.store, began + TAKES_S.get(stage, 0.0))  # a process killed at its end goes on then
         if kept is None:
             self.run.finish(name, result, 0.0)
         return result
@@ -166,7 +169,7 @@ class Examiner:
             request,
             session_id=id_,
             arm=self._arm.name,
-            at=shop.store.now(),
+            at=shop.began,
             seed=seed,
         )
         acts = acts_of(act_of(policies.words, turn.completion) for turn in turns)
@@ -178,7 +181,7 @@ class Examiner:
             arm=self._arm.name,
             task_id=task.id,
             harness=self.harness,
-            started_at=shop.store.now(),
+            started_at=shop.began,
             ending=Ending.FINISHED,
             consent=True,
         )
