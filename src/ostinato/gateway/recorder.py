@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ostinato.store import Store, StoreError, UnavailableError
+from ostinato.store import OutcomeUnknownError, Store, StoreError, UnavailableError
 from ostinato.types import ApiKey, Event, Session, Signal, Turn
 
 MOST_AT_ONCE = 256
@@ -107,7 +107,7 @@ class Recorder:
 
     def _commit(self, entries: Sequence[PendingRecord]) -> None:
         error = self._try(entries)
-        if error is None or len(entries) == 1 or isinstance(error, UnavailableError):
+        if error is None or len(entries) == 1 or isinstance(error, UnavailableError | OutcomeUnknownError):
             _announce(entries, error)
             return
         # One bad entry must not fail its neighbours.

@@ -8,7 +8,7 @@ from ostinato.store.accounts import AccountError, Accounts, Consent
 from ostinato.store.ledger.ledger import Ledger
 from ostinato.store.ledger.phases import LedgerError, Phase, Stage
 from ostinato.store.objects import AlreadyExists, Missing, Objects, ObjectsError, StorageFull
-from ostinato.store.sql.errors import StoreError, UnavailableError
+from ostinato.store.sql.errors import OutcomeUnknownError, StoreError, UnavailableError
 from ostinato.store.store import KeyChangedError, PurgedError, Store, TakenError
 from ostinato.store.watch import Watch
 
@@ -23,6 +23,7 @@ __all__ = [
     "Missing",
     "Objects",
     "ObjectsError",
+    "OutcomeUnknownError",
     "Phase",
     "PurgedError",
     "Stage",

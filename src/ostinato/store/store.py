@@ -59,8 +59,8 @@ class TakenError(StoreError):
 class Store:
     """A synchronous, thread-safe record that any number of processes share on one database.
 
-    Writes are idempotent: recording the same ids again changes nothing. Every method raises StoreError when
-    the database cannot be read or written, and then nothing of the call was recorded.
+    Writes are idempotent: the same ids again change nothing. Every method raises StoreError when the database
+    cannot be read or written, and then nothing was recorded; only after OutcomeUnknownError it may have been.
     """
 
     def __init__(self, database: Database, now: Callable[[], float] = time.time) -> None:

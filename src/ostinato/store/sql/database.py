@@ -13,7 +13,7 @@ from sqlalchemy import URL, Connection, Engine, Table, inspect, make_url, not_, 
 from sqlalchemy.exc import ArgumentError
 
 from ostinato.store.sql.backend import Recording, SqlBackend
-from ostinato.store.sql.errors import StoreError, repeated, translated
+from ostinato.store.sql.errors import StoreError, UnavailableError, repeated, translated
 from ostinato.store.sql.postgres import PostgresServer
 from ostinato.store.sql.schema import METADATA, SCHEMA, counters
 from ostinato.store.sql.sqlite_file import SqliteFile
@@ -21,6 +21,8 @@ from ostinato.store.sql.upgrade import OLDEST, upgrade
 
 SCRUB_S = 5.0
 """The longest time that a purge waits for readers of the pages it removed, seconds."""
+TURN_S = 60.0
+"""The longest time that a thread waits for the transactions of other threads of its process, seconds."""
 BACKENDS: dict[str, type[SqliteFile] | type[PostgresServer]] = {
     "sqlite": SqliteFile,
     "postgresql": PostgresServer,
@@ -77,14 +79,26 @@ class Database:
     def write(self) -> Iterator[Connection]:
         """Yield a connection inside one transaction; there is no other, of any process, until it ends."""
         # Threads of one process queue here, because SQLite's own waiting polls.
-        with self._turn_to_write, translated(self.where), self._backend.write() as connection:
+        with self._turn(), translated(self.where), self._backend.write() as connection:
             yield connection
 
     @contextmanager
     def recording(self) -> Iterator[Recording]:
         """Yield the transaction in which turns are recorded; it begins faster than that of `write`."""
-        with self._turn_to_write, translated(self.where), self._backend.recording() as recording:
+        with self._turn(), translated(self.where), self._backend.recording() as recording:
             yield recording
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        if not self._turn_to_write.acquire(timeout=TURN_S):
+            raise UnavailableError(
+                f"{self.where}: other threads of this process have used it for {TURN_S:.0f} s; "
+                "look whether the server hangs"
+            )
+        try:
+            yield
+        finally:
+            self._turn_to_write.release()
 
     def lacks_session(self, id_: str) -> bool:
         """Return True when a look-up in a local file shows no such session; False on a server."""
@@ -107,7 +121,7 @@ class Database:
 
     def vacuum(self) -> None:
         """Give the place of removed values back, to the disk or to new values."""
-        with self._turn_to_write, translated(self.where):
+        with self._turn(), translated(self.where):
             self._backend.vacuum()
 
     def scrub(self, patience_s: float = SCRUB_S) -> bool:

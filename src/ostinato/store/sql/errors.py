@@ -4,6 +4,7 @@ import logging
 import re
 import sqlite3
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,7 +20,8 @@ log = logging.getLogger(__name__)
 BUSY_S = 30.0
 """The longest time that a writer waits for the transaction of another process, seconds."""
 PATIENCE_S = 30.0
-"""The longest time that a call waits for a server that is restarted, full or read-only, seconds."""
+"""The longest time, from its first failure on, that a call tries again for a server that is restarted, full,
+read-only or out of reach, seconds."""
 PAUSES_S = (0.05, 1.0)
 """The first pause between two attempts, which doubles, and the longest, seconds."""
 
@@ -31,7 +33,15 @@ class StoreError(Exception):
 class UnavailableError(StoreError):
     """The server could not do it at that moment; nothing of the transaction was recorded.
 
-    It was restarted, is full or read-only, or ended this transaction for the sake of another one.
+    It was restarted, hangs, is full, read-only or out of reach, or ended this transaction for the sake of
+    another one.
+    """
+
+
+class OutcomeUnknownError(StoreError):
+    """The answer to a commit was lost, and the server did not say in time what became of it.
+
+    The transaction was carried out as a whole, or not at all. This is never tried again by itself.
     """
 
 
@@ -67,6 +77,9 @@ ADVICE = {
     "does not exist": "create it with createdb or createuser, or correct the URL",
     "Is the server running": "start the server, or correct the host and the port in the URL",
     "Connection refused": "start the server, or correct the host and the port in the URL",
+    "timeout expired": "look whether the server, or the network to it, hangs",
+    "timed out": "look whether the server, or the network to it, hangs",
+    "statement timeout": "let it take longer: add options=-cstatement_timeout=0 to the URL",
     "too many clients": "raise max_connections of the server, or run fewer processes",
     "connection slots": "raise max_connections of the server, or run fewer processes",
     "permission denied": "grant the user of the URL all rights on this database and its schema",
@@ -100,20 +113,48 @@ def passes(error: BaseException) -> bool:
     state = getattr(original, "sqlstate", None)
     if state is not None:
         return state in PASSING
-    if type(original).__module__.partition(".")[0] != "psycopg":
+    # A connection that takes too long, and a server that hangs, have classes of their own below the driver's.
+    names = {kind.__name__ for kind in type(original).__mro__ if kind.__module__.startswith("psycopg")}
+    if not names:
         return False
     lost = isinstance(error, DBAPIError) and error.connection_invalidated
-    return (lost or type(original).__name__ == "OperationalError") and not FINAL.search(str(original))
+    unusable = "OperationalError" in names
+    return (lost or unusable) and not FINAL.search(str(original))
 
 
-def repeated(call: Callable[[], T]) -> T:
-    """Call until the server is available, PATIENCE_S at the longest; raise the last UnavailableError then."""
-    until, (pause, longest) = time.monotonic() + PATIENCE_S, PAUSES_S
+class _Repeating(threading.local):
+    """Whether this thread is within a call that is repeated."""
+
+    on = False
+
+
+REPEATING = _Repeating()
+
+
+def repeated(call: Callable[[], T], *, anew: bool = False) -> T:
+    """Call until the server is available; raise the last UnavailableError PATIENCE_S after the first one.
+
+    Within another repeated call this calls once, and the outer one repeats: so there is one patience, and
+    nobody waits with a lock in hand. With `anew` this call has a patience of its own.
+    """
+    if REPEATING.on and not anew:
+        return call()
+    outer, REPEATING.on = REPEATING.on, True
+    try:
+        return _repeated(call)
+    finally:
+        REPEATING.on = outer
+
+
+def _repeated(call: Callable[[], T]) -> T:
+    until, (pause, longest) = 0.0, PAUSES_S
     while True:
         try:
             return call()
         except UnavailableError as error:
-            if time.monotonic() + pause > until:
+            now = time.monotonic()
+            until = until or now + PATIENCE_S
+            if now + pause > until:
                 raise
             log.log(logging.WARNING if pause == PAUSES_S[0] else logging.DEBUG, "%s: trying again", error)
         time.sleep(pause)

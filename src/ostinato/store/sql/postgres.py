@@ -3,7 +3,10 @@
 SQLite's rule holds here too, by a lock of the server's: a write has the record for itself. Recordings hold
 the lock together, because they only add rows that no other one adds, so any number of processes record at
 once, and no transaction ever fails for the sake of another one. The server gives the lock back as soon as it
-notices that a process died, and after IDLE_S when it hangs.
+notices that a process died, after IDLE_S when it hangs, and after SPLIT_S when the network to it is split.
+
+A connection that breaks in a commit leaves open what became of it. Every transaction knows its number, by
+which the server is asked; only what it did not carry out is tried again.
 
 Every commit is flushed to the server's disk before the call returns, recordings too: a server whose process
 is killed would lose the others.
@@ -16,36 +19,37 @@ from contextlib import closing, contextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, Select, Table, create_engine, event, text
+from sqlalchemy import URL, Connection, Engine, Select, Table, text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import DBAPIError
 
 from ostinato.store.sql.backend import SET_ENDING, Recording
 from ostinato.store.sql.errors import (
-    BUSY_S,
+    OutcomeUnknownError,
     StoreError,
     UnavailableError,
     passes,
     repeated,
     store_error,
+    translated,
 )
+from ostinato.store.sql.postgres_connection import configure, engine_of, options_of
 
 if TYPE_CHECKING:
     import psycopg
 
+    from ostinato.store.sql.psycopg_watched import WatchedConnection
+
 T = TypeVar("T")
 LOCK = 0x6F7374696E61746F
 """The number of the lock of a database: the letters of the project's name."""
-IDLE_S = 60
-"""The longest time that a process which hangs within a transaction keeps the lock, seconds."""
-ALONE = text("SELECT pg_current_xact_id()::text FROM (SELECT pg_advisory_xact_lock(:lock)) AS locked")
+NUMBER = "SELECT pg_current_xact_id()::text"
+ALONE = text(f"{NUMBER} FROM (SELECT pg_advisory_xact_lock(:lock)) AS locked")
+TOGETHER = f"BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock_shared({LOCK}); {NUMBER}"
 FATE = text("SELECT pg_xact_status(cast(:transaction AS xid8))")
-TOGETHER = f"BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock_shared({LOCK})"
-OPTIONS = f"-c lock_timeout={int(1000 * BUSY_S)} -c idle_in_transaction_session_timeout={1000 * IDLE_S}"
-DEFAULTS = {"connect_timeout": 10, "tcp_user_timeout": int(1000 * BUSY_S), "application_name": "ostinato"}
-"""The options that a connection is opened with, unless the URL says otherwise."""
-FLUSHED = (
-    "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+END = text(
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+    "WHERE backend_xid = cast(cast(:transaction AS xid8) AS xid)"
 )
 SIZES = """
 SELECT relname, pg_total_relation_size(oid) FROM pg_class
@@ -70,9 +74,8 @@ class PostgresServer:
             raise StoreError(f"{url.drivername} is not supported: write postgresql+psycopg://…")
         self._url = url.set(drivername="postgresql+psycopg")
         self.where = url.render_as_string(hide_password=True)
-        options = f"{OPTIONS} {url.query.get('options', '')}".strip()
-        self._connect_with = {**DEFAULTS, **url.query, "options": options}
-        self.engine = _engine(self._url, self._connect_with, self.where)
+        self._connect_with = options_of(url)
+        self.engine = engine_of(self._url, self._connect_with, self.where)
         read_only = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         self._reader = self.engine.execution_options(**read_only)
         self._errors = (DBAPIError, self.engine.dialect.loaded_dbapi.Error)
@@ -101,19 +104,36 @@ class PostgresServer:
             try:
                 transaction.commit()
             except DBAPIError as error:
-                # A connection that breaks in the commit leaves open what became of it; the server knows.
-                if not passes(error) or not self._was_committed(name):
+                if not passes(error) or not self.was_committed(name):
                     raise
 
-    def _was_committed(self, transaction: str) -> bool:
+    def was_committed(self, transaction: str) -> bool:
+        """Return what became of a transaction whose commit got no answer; end it where it still goes on.
+
+        Raises OutcomeUnknownError when the server does not say for PATIENCE_S.
+        """
+        number = {"transaction": transaction}
+
         def ended() -> bool:
-            with self._connected(self.engine) as connection, connection.begin():
-                fate = connection.scalar(FATE, {"transaction": transaction})
+            with translated(self.where), self._connected(self.engine) as connection, connection.begin():
+                fate = connection.scalar(FATE, number)
+                if fate == "in progress":
+                    connection.execute(END, number)
             if fate == "in progress":
                 raise UnavailableError(f"{self.where}: the server does not end transaction {transaction}")
+            if fate is None:
+                raise StoreError(f"{self.where}: the server has forgotten transaction {transaction}")
             return bool(fate == "committed")
 
-        return repeated(ended)
+        try:
+            return repeated(ended, anew=True)
+        except StoreError as error:
+            raise OutcomeUnknownError(
+                f"{self.where}: the answer to the commit of transaction {transaction} was lost, and the "
+                "server did not say what became of it. It was carried out as a whole or not at all: "
+                "recording the same ids again is safe, and once the server responds "
+                f"SELECT pg_xact_status('{transaction}') says which. The last failure: {error}"
+            ) from error
 
     def _connected(self, engine: Engine) -> Connection:
         return self._waited(engine.connect)
@@ -137,17 +157,13 @@ class PostgresServer:
             raise StoreError(f"{self.where}: the database was closed")
         return self._recordings.transaction()
 
-    def own_connection(self) -> "psycopg.Connection[Any]":
+    def own_connection(self) -> "WatchedConnection":
         """Return a connection of the driver's, outside of the pool, that sends BEGIN itself."""
+        from ostinato.store.sql.psycopg_watched import WatchedConnection
 
-        def connect() -> "psycopg.Connection[Any]":
-            import psycopg
-
-            _, options = self.engine.dialect.create_connect_args(self._url)
-            return psycopg.connect(**{**options, **self._connect_with})
-
-        connection = self._waited(connect)
-        _configure(connection, None)
+        _, options = self.engine.dialect.create_connect_args(self._url)
+        connection = self._waited(lambda: WatchedConnection.to({**options, **self._connect_with}))
+        configure(connection)
         connection.autocommit = True
         return connection
 
@@ -170,6 +186,8 @@ class PostgresServer:
     def vacuum(self) -> None:
         """Mark the place of removed values as free for new ones; the server's files do not shrink."""
         with closing(self.own_connection()) as connection:
+            connection.execute("SET statement_timeout = 0")
+            connection.longest_s = None
             connection.execute("VACUUM (ANALYZE)")
 
     def close(self) -> None:
@@ -201,7 +219,7 @@ class PostgresRecording:
 
     def __init__(self, server: PostgresServer) -> None:
         self._server = server
-        self._open: psycopg.Connection[Any] | None = None
+        self._open: WatchedConnection | None = None
 
     def close(self) -> None:
         if self._open is not None:
@@ -213,9 +231,9 @@ class PostgresRecording:
         import psycopg
 
         try:
-            self._begin()
+            transaction = self._begin()
             yield self
-            self._connection.execute("COMMIT")
+            self._commit(transaction)
         except psycopg.Error as error:
             self._roll_back()
             raise store_error(self._server.where, error) from error
@@ -223,19 +241,30 @@ class PostgresRecording:
             self._roll_back()
             raise
 
-    def _begin(self) -> None:
-        """Begin on the connection, or on a new one when the server has closed it meanwhile."""
+    def _begin(self) -> str:
+        """Begin on the connection, or on a new one when that is broken; return the transaction's number."""
         import psycopg
+
+        from ostinato.store.sql.psycopg_watched import NoAnswerError
 
         if self._open is not None:
             try:
-                self._open.execute(TOGETHER)
-                return
-            except psycopg.OperationalError:
-                if not self._open.closed:
+                return _begun(self._open)
+            except psycopg.OperationalError as error:
+                if not self._open.closed or isinstance(error, NoAnswerError):
                     raise
         self._open = self._server.own_connection()
-        self._open.execute(TOGETHER)
+        return _begun(self._open)
+
+    def _commit(self, transaction: str) -> None:
+        import psycopg
+
+        try:
+            self._connection.execute("COMMIT")
+        except psycopg.Error as error:
+            if not passes(error) or not self._server.was_committed(transaction):
+                raise
+            self._roll_back()
 
     def _roll_back(self) -> None:
         import psycopg
@@ -287,6 +316,13 @@ class PostgresRecording:
         return None if found is None else str(found[0])
 
 
+def _begun(connection: "psycopg.Connection[Any]") -> str:
+    cursor = connection.execute(TOGETHER)
+    while cursor.nextset():
+        pass
+    return str(cursor.fetchone()[0])  # type: ignore[index]
+
+
 @cache
 def _insert(table: Table) -> bytes:
     return str(postgresql.insert(table).on_conflict_do_nothing().compile(dialect=DIALECT)).encode()
@@ -295,37 +331,3 @@ def _insert(table: Table) -> bytes:
 @cache
 def _compiled(statement: Any) -> bytes:
     return str(statement.compile(dialect=DIALECT)).encode()
-
-
-def _engine(url: URL, connect_with: Mapping[str, Any], where: str) -> Engine:
-    try:
-        engine = create_engine(
-            url,
-            connect_args=dict(connect_with),
-            isolation_level="READ COMMITTED",
-            execution_options={"preserve_rowcount": True},  # of inserts, which say what was new
-            pool_pre_ping=True,
-            pool_size=8,
-            max_overflow=24,
-        )
-    except ModuleNotFoundError as error:
-        raise StoreError(f"{where}: the driver is missing: pip install 'ostinato[postgres]'") from error
-    event.listen(engine, "connect", _configure)
-    return engine
-
-
-def _configure(connection: "psycopg.Connection[Any]", _record: object) -> None:
-    """Make values behave as on SQLite: NUL within text, NaN as a missing value, integers of one size."""
-    from psycopg.types.numeric import Int8Dumper
-
-    from ostinato.store.sql.psycopg_values import EscapedDumper, EscapedLoader, NumberDumper
-
-    adapters = connection.adapters
-    adapters.register_dumper(str, EscapedDumper)
-    adapters.register_dumper(float, NumberDumper)
-    adapters.register_dumper(int, Int8Dumper)
-    for name in ("text", "varchar"):
-        adapters.register_loader(name, EscapedLoader)
-    connection.autocommit = True
-    connection.execute(FLUSHED)
-    connection.autocommit = False
