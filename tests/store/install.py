@@ -31,7 +31,7 @@ def _install() -> str | None:
         return "this is not Debian"
     # Debian's package starts a server of its own; the tests need the programs alone.
     _keep_from_starting()
-    for arguments in (["update"], ["install", "--yes", "--no-install-recommends", "postgresql"]):
+    for arguments in (["update"], ["install", "--yes", "--no-install-recommends", "postgresql", "iproute2"]):
         command = ["apt-get", "--quiet", "-o", "DPkg::Lock::Timeout=300", *arguments]
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         try:

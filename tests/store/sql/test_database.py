@@ -6,7 +6,9 @@ store/sql/sqlite_file.py.
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from sqlalchemy import select, update
 from tests.store.builders import session, start_python, turn
 
 from ostinato.store import Store, StoreError
+from ostinato.store.sql import database, errors
 from ostinato.store.sql.database import Database
 from ostinato.store.sql.schema import SCHEMA, counters
 from ostinato.store.sql.sqlite_file import SqliteFile, is_open_elsewhere
@@ -175,3 +178,35 @@ def test_opening_a_store_again_keeps_the_locks_of_this_process(tmp_path: Path) -
     assert (tmp_path / "record.db-wal").exists()
     first.start_session(session())
     assert Store.open(path).sessions() == [session()]
+
+
+def test_patience_counts_from_the_first_failure_and_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(errors, "PATIENCE_S", 0.5)
+    calls: list[str] = []
+
+    def fails_at_first() -> str:
+        if not calls:
+            time.sleep(0.6)  # as a server does that is out of reach
+        calls.append("call")
+        if len(calls) < 2:
+            raise errors.UnavailableError("out of reach")
+        return "done"
+
+    assert errors.repeated(lambda: errors.repeated(fails_at_first)) == "done"
+    calls.clear()
+    monkeypatch.setattr(errors, "PATIENCE_S", 0.0)
+    with pytest.raises(errors.UnavailableError):
+        errors.repeated(lambda: errors.repeated(fails_at_first))
+    assert calls == ["call"], "the inner call was repeated by itself"
+
+
+def test_a_thread_waits_for_the_others_of_its_process_with_a_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store.open(tmp_path / "record.db")
+    monkeypatch.setattr(database, "TURN_S", 0.1)
+    monkeypatch.setattr(errors, "PATIENCE_S", 0.0)
+    refused = pytest.raises(StoreError, match="other threads of this process")
+    with ThreadPoolExecutor(1) as other, store.database.write(), refused:
+        other.submit(store.start_session, session()).result()
+    store.close()

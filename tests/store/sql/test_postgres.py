@@ -5,7 +5,6 @@ Covers store/sql/postgres.py and store/sql/psycopg_values.py.
 
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,8 @@ from fuzz.postgres import PASSWORD, PostgresServer, missing, name_of
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.store.builders import session, start_python, turn
+from tests.store.sql.wires import mounted
+from tests.store.sql.writers import WRITE_FOREVER, acknowledged, check_whole
 
 from ostinato.store import Ledger, Store, StoreError
 from ostinato.store.sql import errors
@@ -27,16 +28,6 @@ import sys
 from ostinato.store import Store
 sys.stdin.readline()
 Store.open(sys.argv[1])
-"""
-WRITE_FOREVER = """
-import sys
-from ostinato.store import Store
-from tests.store.builders import session, turn
-store, name = Store.open(sys.argv[1]), sys.argv[2]
-store.start_session(session(name))
-for number in range(10**9):
-    store.record([turn(number * 4 + i, name) for i in range(4)])
-    print(number, flush=True)
 """
 SAMPLE = """
 import sys
@@ -125,20 +116,6 @@ def test_a_forked_process_has_connections_of_its_own(place: str) -> None:
     with start_python(FORK, place) as parent:
         assert parent.wait() == 0
     assert Store.open(place).turns("s1") == [turn(i) for i in range(4)]
-
-
-def acknowledged(writer: subprocess.Popen[str], least: int) -> Iterator[int]:
-    assert writer.stdout
-    for _ in range(least):
-        yield int(writer.stdout.readline())
-
-
-def check_whole(store: Store, names: list[str], written: list[list[int]]) -> None:
-    for name, numbers in zip(names, written, strict=True):
-        found = store.turns(name)
-        assert len(found) % 4 == 0, "a part of a transaction was recorded"
-        assert len(found) >= 4 * len(numbers) > 0
-        assert found == [turn(i, name) for i in range(len(found))]
 
 
 @pytest.mark.parametrize("fault", ["terminate", "kill -9 of a backend", "restart", "crash"])
@@ -237,17 +214,9 @@ def test_a_server_that_takes_no_writes_is_named_and_loses_nothing(
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A real file system of 24 MiB that every user reaches, for those who may mount one."""
-    path = Path("/tmp") / f"ost-small-{os.getpid()}"
-    path.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=24m,mode=777", "tmpfs", str(path)]
-    if subprocess.run(command, check=False, capture_output=True).returncode:
-        path.rmdir()
-        pytest.skip("may not mount")
-    yield path
-    subprocess.run(["umount", "--lazy", str(path)], check=True)
-    path.rmdir()
+def small_disk() -> Iterator[Path]:
+    with mounted("24m") as path:
+        yield path
 
 
 def test_a_full_server_is_named_and_goes_on_once_there_is_space(
