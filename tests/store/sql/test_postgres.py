@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from threading import Thread
 
@@ -14,12 +15,14 @@ import pytest
 from fuzz.postgres import PASSWORD, PostgresServer, missing, name_of
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import make_url
 from tests.store.builders import session, start_python, turn
 from tests.store.sql.wires import mounted
 from tests.store.sql.writers import WRITE_FOREVER, acknowledged, check_whole
 
 from ostinato.store import Ledger, Store, StoreError
 from ostinato.store.sql import errors
+from ostinato.store.sql.postgres import PostgresServer as Database
 from ostinato.types import Event
 
 pytestmark = pytest.mark.postgres
@@ -141,6 +144,27 @@ def test_writers_go_on_through_every_fault_of_the_server(server: PostgresServer,
             assert writer.stdout
             so_far.extend(map(int, writer.stdout.read().split()))
     check_whole(Store.open(url), names, written)
+
+
+def test_after_a_crash_the_number_of_a_lost_commit_may_be_another_transaction_s(
+    server: PostgresServer,
+) -> None:
+    url = server.new()
+    store, database = Store.open(url), Database(make_url(url))
+    with closing(database.own_connection()) as lost:
+        lost.execute("BEGIN")
+        ((number,),) = lost.execute("SELECT pg_current_xact_id()::text")
+        before = lost.incarnation
+        server.restart(signal.SIGQUIT)
+    assert database.was_committed(number, before) is False, "nobody has this number"
+    store.start_session(session("another"))
+    with closing(database.own_connection()) as another:
+        after = another.incarnation
+    assert before != after
+    assert database.was_committed(number, after) is True, "the number was given again"
+    assert database.was_committed(number, before) is None
+    database.close()
+    store.close()
 
 
 @pytest.mark.parametrize("faults", [False, True], ids=["in peace", "while sessions are terminated"])

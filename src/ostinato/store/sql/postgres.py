@@ -6,7 +6,9 @@ once, and no transaction ever fails for the sake of another one. The server give
 notices that a process died, after IDLE_S when it hangs, and after SPLIT_S when the network to it is split.
 
 A connection that breaks in a commit leaves open what became of it. Every transaction knows its number, by
-which the server is asked; only what it did not carry out is tried again.
+which the server is asked; only what it did not carry out is tried again. A server that crashed may have given
+the number to another transaction since, so what it says then only counts as a no. Recordings are repeated
+all the same: the same rows under the same ids change nothing.
 
 Every commit is flushed to the server's disk before the call returns, recordings too: a server whose process
 is killed would lose the others.
@@ -46,6 +48,8 @@ LOCK = 0x6F7374696E61746F
 NUMBER = "SELECT pg_current_xact_id()::text"
 ALONE = text(f"{NUMBER} FROM (SELECT pg_advisory_xact_lock(:lock)) AS locked")
 TOGETHER = f"BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock_shared({LOCK}); {NUMBER}"
+UNBORN = "22023"
+"""The SQLSTATE of a question for a number that was not given yet: a crash took it with its transaction."""
 FATE = text("SELECT pg_xact_status(cast(:transaction AS xid8))")
 END = text(
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
@@ -96,6 +100,7 @@ class PostgresServer:
             transaction = connection.begin()
             try:
                 name = connection.scalar(ALONE, {"lock": LOCK})
+                incarnation = _incarnation(connection)
                 yield connection
             except BaseException:
                 with suppress(DBAPIError):
@@ -104,21 +109,32 @@ class PostgresServer:
             try:
                 transaction.commit()
             except DBAPIError as error:
-                if not passes(error) or not self.was_committed(name):
+                committed = passes(error) and self.was_committed(name, incarnation)
+                if committed is None:
+                    raise OutcomeUnknownError(
+                        f"{self.where}: the server crashed in the commit of transaction {name}, and its "
+                        "number may be another one's since. It was carried out as a whole or not at all: "
+                        "read the record before you do it again"
+                    ) from error
+                if not committed:
                     raise
 
-    def was_committed(self, transaction: str) -> bool:
+    def was_committed(self, transaction: str, incarnation: str | None) -> bool | None:
         """Return what became of a transaction whose commit got no answer; end it where it still goes on.
 
+        Return None when a server that crashed since then says yes of the number, which may be another one's.
         Raises OutcomeUnknownError when the server does not say for PATIENCE_S.
         """
         number = {"transaction": transaction}
 
-        def ended() -> bool:
+        def ended() -> bool | None:
             with translated(self.where), self._connected(self.engine) as connection, connection.begin():
-                fate = connection.scalar(FATE, number)
-                if fate == "in progress":
+                crashed = _incarnation(connection) != incarnation
+                fate = _fate(connection, number)
+                if fate == "in progress" and not crashed:
                     connection.execute(END, number)
+            if crashed:
+                return None if fate in {"committed", None} else False
             if fate == "in progress":
                 raise UnavailableError(f"{self.where}: the server does not end transaction {transaction}")
             if fate is None:
@@ -231,9 +247,9 @@ class PostgresRecording:
         import psycopg
 
         try:
-            transaction = self._begin()
+            number = self._begin()
             yield self
-            self._commit(transaction)
+            self._commit(number)
         except psycopg.Error as error:
             self._roll_back()
             raise store_error(self._server.where, error) from error
@@ -256,13 +272,15 @@ class PostgresRecording:
         self._open = self._server.own_connection()
         return _begun(self._open)
 
-    def _commit(self, transaction: str) -> None:
+    def _commit(self, number: str) -> None:
         import psycopg
 
+        connection = self._connection
         try:
-            self._connection.execute("COMMIT")
+            connection.execute("COMMIT")
         except psycopg.Error as error:
-            if not passes(error) or not self._server.was_committed(transaction):
+            # None is as good as a no: the recording is repeated, and finds its rows there or not.
+            if not passes(error) or not self._server.was_committed(number, connection.incarnation):
                 raise
             self._roll_back()
 
@@ -277,7 +295,7 @@ class PostgresRecording:
             self.close()
 
     @property
-    def _connection(self) -> "psycopg.Connection[Any]":
+    def _connection(self) -> "WatchedConnection":
         if self._open is None:
             raise StoreError(f"{self._server.where}: the database was closed")
         return self._open
@@ -321,6 +339,23 @@ def _begun(connection: "psycopg.Connection[Any]") -> str:
     while cursor.nextset():
         pass
     return str(cursor.fetchone()[0])  # type: ignore[index]
+
+
+def _incarnation(connection: Connection) -> str | None:
+    driver: WatchedConnection | Any = connection.connection.dbapi_connection
+    known: str | None = driver.incarnation
+    return known
+
+
+def _fate(connection: Connection, number: Mapping[str, str]) -> str | None:
+    """Return what the server says of the number of a transaction; None when it has forgotten it."""
+    try:
+        fate: str | None = connection.scalar(FATE, number)
+    except DBAPIError as error:
+        if getattr(error.orig, "sqlstate", None) != UNBORN:
+            raise
+        return "aborted"
+    return fate
 
 
 @cache

@@ -36,12 +36,15 @@ DEFAULTS = {
 """The options that a connection is opened with, unless the URL says otherwise."""
 SETTLE = """
 SELECT extract(epoch FROM current_setting('statement_timeout')::interval)::float8,
+    (SELECT stats_reset::text FROM pg_stat_bgwriter),
     CASE WHEN current_setting('synchronous_commit') = 'off'
         THEN set_config('synchronous_commit', 'on', false) END,
     CASE WHEN current_setting('server_version_num')::int >= 150000 AND version() LIKE '%linux%'
         THEN set_config('client_connection_check_interval', '5s', false) END
 """
-"""Returns the time a statement may take, flushes commits, and ends the waits of clients that are gone."""
+"""Returns the time a statement may take and the incarnation of the server, flushes commits, and ends the
+waits of clients that are gone. A server that recovers from a crash begins new statistics, and says when:
+https://www.postgresql.org/docs/15/monitoring-stats.html#MONITORING-STATS-SETUP."""
 
 
 def options_of(url: URL) -> dict[str, Any]:
@@ -86,6 +89,6 @@ def configure(connection: "WatchedConnection", _record: object = None) -> None:
     for name in ("text", "varchar"):
         adapters.register_loader(name, EscapedLoader)
     connection.autocommit = True
-    (longest_s, *_) = connection.execute(SETTLE).fetchone() or (0.0,)
-    connection.longest_s = longest_s or None
+    longest_s, incarnation, *_ = connection.execute(SETTLE).fetchone() or (0.0, None)
+    connection.longest_s, connection.incarnation = longest_s or None, incarnation
     connection.autocommit = False

@@ -30,6 +30,8 @@ class WatchedConnection(psycopg.Connection[Any]):
     """The arguments of another connection to the server; without them a silent server is not asked."""
     longest_s: float | None = None
     """The time that the server allows a statement to take; None for any time."""
+    incarnation: str | None = None
+    """Another text after each crash of the server, which ends all connections."""
 
     @classmethod
     def to(cls, address: Mapping[str, Any]) -> Self:
