@@ -3,12 +3,34 @@
 import argparse
 from pathlib import Path
 
-from experiments import broken_calls, effort, k1, normalisation, questions, staleness, trees, visible_tests
+from experiments import (
+    broken_calls,
+    effort,
+    k1,
+    normalisation,
+    questions,
+    stale_model,
+    staleness,
+    summaries,
+    trees,
+    visible_tests,
+)
 from experiments.study import as_json, carry_out, draw, show
 
 STUDIES = {
     module.STUDY.name: module.STUDY
-    for module in (broken_calls, questions, visible_tests, normalisation, effort, staleness, k1, trees)
+    for module in (
+        broken_calls,
+        questions,
+        visible_tests,
+        normalisation,
+        effort,
+        staleness,
+        stale_model,
+        summaries,
+        k1,
+        trees,
+    )
 }
 
 

@@ -2,11 +2,11 @@
 
     python -m experiments.retraining [--seeds 1 2 3 4 5] [--directory runs/retraining] [--plots DIR] [--json]
 
-The last leg of `experiments/dialects.py`, which practises in one harness and serves in another. One checkpoint
-is taught both dialects. From it one run practises under `short` from the start, and another one first under
-`codex`, on other tasks, and then as long under `short`. The two legs under `short` have the same tasks, seeds
-of sessions and settings, and both are measured before and after on the same held-out tasks. A folder with a
-report is read, not run again.
+The last leg of `experiments/dialects.py`, which practises in one harness and serves in another. One
+checkpoint is taught both dialects. From it one run practises under `short` from the start, and another one
+first under `codex`, on other tasks, and then as long under `short`. The two legs under `short` have the same
+tasks, seeds of sessions and settings, and both are measured before and after on the same held-out tasks. A
+folder with a report is read, not run again.
 
 What was expected, written down before the first run. What practice under codex brought does not show under
 short (`experiments.dialects` found 0.11 of a gain, [-0.09, 0.23]), so both legs begin within 5 points of each

@@ -4,7 +4,9 @@ Covers experiments/dialects.py and experiments/runs.py.
 """
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from experiments.dialects import (
@@ -26,21 +28,6 @@ from experiments.runs import RunError, best_of, carry_out
 from experiments.study import judged
 
 from ostinato.deploy.outcomes import TaskOutcome
-
-TINY = {
-    "model.shape.hidden_size": 32,
-    "model.shape.layers": 2,
-    "model.shape.kv_heads": 1,
-    "model.shape.heads": 1,
-    "tasks.held_out": {"seeds": 2},
-    "harness.max_turns": 3,
-    "teach.lessons": 3,
-    "teach.demonstrations": 2,
-    "teach.steps": 4,
-    "practice.group_size": 4,
-    "refine.versions": 2,
-    "refine.groups": 1,
-}
 
 
 def rows(*solved: bool, broken: bool = False) -> list[TaskOutcome]:
@@ -99,8 +86,8 @@ def test_a_run_that_fails_says_where(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_whole_study_tiny_and_read_again(tmp_path: Path) -> None:
-    runs = Dialects(directory=tmp_path, smaller=TINY)
+def test_the_whole_study_tiny_and_read_again(tmp_path: Path, tiny_run: Mapping[str, Any]) -> None:
+    runs = Dialects(directory=tmp_path, smaller=tiny_run)
     asked = study(runs)
     results = {arm: [runs.run(arm, 1)] for arm in asked.arms}
     assert set(results) == {TAUGHT, *IN.values(), COMPARED} and set(judged(asked, results).values()) <= {

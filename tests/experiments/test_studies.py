@@ -1,16 +1,17 @@
 """Each study runs, and its prediction can fail.
 
 Covers experiments/__main__.py and every study that it lists: broken_calls, effort, k1, normalisation,
-questions, staleness, trees and visible_tests.
+questions, stale_model, staleness, summaries, trees and visible_tests.
 """
 
 import math
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from experiments import __main__ as command_line
-from experiments import questions
+from experiments import chains, questions, stale_model, summaries
 from experiments.__main__ import STUDIES
 from experiments.study import Study, carry_out, judged
 
@@ -18,13 +19,20 @@ SHORT = {"VERSIONS": 3, "HISTORY": 50, "PROMPTS": 20, "DRAWS": 2_000}
 
 
 @pytest.fixture(autouse=True)
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Studies of three versions: enough to see that they run."""
+def short(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Studies of three versions, and models of three steps: enough to see that they run."""
+    caches = (summaries.taught, summaries.practised, stale_model.practised)
+    monkeypatch.setattr(chains, "TEACH_STEPS", 3)
+    for each in caches:
+        each.cache_clear()
     for study in STUDIES.values():
         module = sys.modules[study.run.__module__]
         for name, value in SHORT.items():
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, value)
+    yield
+    for each in caches:
+        each.cache_clear()
 
 
 @pytest.mark.parametrize("study", STUDIES.values(), ids=list(STUDIES))

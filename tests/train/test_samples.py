@@ -113,6 +113,13 @@ def test_what_is_not_exact_or_beside_the_work_is_left_out() -> None:
         samples_of(turns, 1.0)
 
 
+def test_a_segment_with_nothing_but_a_masked_summary_has_no_row() -> None:
+    alone = replace(TURN, index=1, segment=1, kind=TurnKind.SUMMARY)
+    assert [sample.turns for sample in samples_of([TURN, alone], 1.0)] == [(0,), (1,)]
+    assert [sample.turns for sample in samples_of([TURN, alone], 1.0, summaries=False)] == [(0,)]
+    assert samples_of([alone], 1.0, summaries=False) == []
+
+
 def test_segments_that_took_turns_are_each_one_row() -> None:
     first = TURN
     after = replace(first, index=2, prompt_ids=first.prompt_ids + first.completion.ids + (9,))

@@ -52,23 +52,27 @@ def samples_of(turns: Sequence[Turn], advantage: float, *, summaries: bool = Tru
     """Return one Sample a segment, for the policy gradient; the mask is on the sampled tokens of every turn.
 
     All segments of a session have its one advantage: what a summary carried on shows in the outcome alone.
-    With `summaries` false, the tokens of summaries are read and not trained on.
+    With `summaries` false, the tokens of summaries are read and not trained on; a segment in which nothing
+    else was sampled has no Sample then.
     Raises UntrainableError as `rows_of` does, and when the probability of what a turn sampled cannot be
     computed again.
     """
     if unscorable := next((turn for turn in turns if turn.unscorable is not None), None):
         raise UntrainableError(f"turn {unscorable.id}", f"{unscorable.unscorable}")
     rows = rows_of(turns, advantage)
-    return rows if summaries else [_without_summaries(row, turns) for row in rows]
+    if summaries:
+        return rows
+    masks = [_without_summaries(row, turns) for row in rows]
+    return [replace(row, mask=mask) for row, mask in zip(rows, masks, strict=True) if any(mask)]
 
 
-def _without_summaries(row: Sample, turns: Sequence[Turn]) -> Sample:
+def _without_summaries(row: Sample, turns: Sequence[Turn]) -> tuple[bool, ...]:
     mask = list(row.mask)
     for turn in turns:
         if turn.kind is TurnKind.SUMMARY and turn.index in row.turns:
             start = len(turn.prompt_ids)
             mask[start : start + len(turn.completion.ids)] = [False] * len(turn.completion.ids)
-    return replace(row, mask=tuple(mask))
+    return tuple(mask)
 
 
 def rows_of(turns: Sequence[Turn], advantage: float = 0.0) -> list[Sample]:
