@@ -60,7 +60,7 @@ CARELESS = 0.3
 HELD_OUT_SETS, TASKS_OF_A_SET = 24, 12
 OWN, ORACLE, EMPTY = "own", "oracle", "empty"
 """The writers of a summary: the policy, one that knows everything read so far, one that writes nothing."""
-TEACH_STEPS, TEACH_BATCH, TEACH_RATE = 300, 24, 3e-3
+TEACH_STEPS, TEACH_BATCH, TEACH_RATE = 450, 24, 3e-3
 SETS = tuple(itertools.combinations(range(KEYS), ASKED))
 
 

@@ -31,7 +31,7 @@ from ostinato.train.config import PolicyConfig
 from ostinato.train.local import DecoderModel
 from ostinato.train.policy import policy_step
 
-VERSIONS, GROUPS, RATE, RISE = 56, 4, 1e-3, 8
+VERSIONS, GROUPS, RATE, RISE = 40, 4, 1e-3, 8
 """`GROUPS` of eight sessions at each share of the context are one version."""
 STARTS = {"taught": OWN, "taught, oracle summaries": ORACLE, "taught, empty summaries": EMPTY}
 TRAINED, MASKED = "summaries trained", "summaries masked"
