@@ -23,7 +23,7 @@ from ostinato.train.local import DecoderModel
 from ostinato.train.policy import policy_step
 
 SHARE = "half"
-VERSIONS, GROUPS, RATE = 32, 4, 2e-3
+VERSIONS, GROUPS, RATE = 32, 4, 5e-4
 ARMS = {arm_of(gap, correction): (gap, correction) for gap in GAPS for correction in (NONE, TRUNCATED)}
 WAY, HELD_OUT, WORTH = "solved on the way", "solved, held out", "effective sample size"
 
