@@ -71,6 +71,7 @@ class Retraining:
             "model.path": str(begin.resolve()),
             "harness.profile": CODEX if first else SHORT,
             "bench.profiles": [],
+            "bench.at_once": 8,  # the machine is shared: with more at once sandboxes did not answer in time
             "schedule.stages": ["practice"] if first else ["before", "practice", "after"],
         }
         return carry_out(FILE, self.folder(arm, seed), settings)
