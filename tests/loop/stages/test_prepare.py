@@ -54,6 +54,16 @@ async def test_the_weights_of_a_checkpoint_are_linked_and_the_rest_is_copied(tmp
     await prepare(replace(config, seed=2), run)
 
 
+async def test_a_version_of_another_run_is_version_0_of_this_one(tmp_path: Path) -> None:
+    path, run = checkpoint(tmp_path / "llama", "Llama"), Run(directory=tmp_path / "run")
+    lineage = {"version": 16, "parent": 0, "digest": "9f", "harness": "a"}
+    (path / "ostinato.json").write_text(json.dumps(lineage))
+    await prepare(of(path), run)
+    adopted = json.loads((run.checkpoint(START) / "ostinato.json").read_text())
+    assert adopted == lineage | {"version": 0, "parent": None}
+    assert json.loads((path / "ostinato.json").read_text()) == lineage
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

@@ -23,6 +23,10 @@ COMPANIONS = {".json", ".jinja", ".txt", ".model"}
 """The endings of the files beside the weights: configuration, tokenizer, chat template."""
 
 
+LINEAGE = "ostinato.json"
+"""The file that says which version of its own run a checkpoint of ours is."""
+
+
 class PrepareError(RuntimeError):
     """There is no start checkpoint, or the one that is named cannot be used."""
 
@@ -84,7 +88,10 @@ async def prepare(config: RunConfig, run: Run) -> None:
 
 
 def _adopt(path: Path, directory: Path) -> None:
-    """Copy the small files of a checkpoint and link its weights, which are never changed."""
+    """Copy the small files of a checkpoint and link its weights, which are never changed.
+
+    Whatever version of another run it was, it is version 0 of this one.
+    """
     if directory.exists():
         return
     part = directory.with_name(f"{directory.name}.part")
@@ -95,6 +102,10 @@ def _adopt(path: Path, directory: Path) -> None:
             (part / file.name).symlink_to(file)
         elif file.suffix in COMPANIONS:
             shutil.copyfile(file, part / file.name)
+    lineage = part / LINEAGE
+    if lineage.exists():
+        first = json.loads(lineage.read_text()) | {"version": 0, "parent": None}
+        lineage.write_text(json.dumps(first) + "\n")
     part.rename(directory)
 
 
