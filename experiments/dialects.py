@@ -130,11 +130,14 @@ def differences(at: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
 
 
 def through_practice(groups: Mapping[int, Sequence[Sequence[bool]]]) -> dict[str, list[float]]:
-    """Return mean and best of K of the groups of practice by version; no version had seen their tasks."""
+    """Return mean and best of K of the groups of practice by version; no version had seen their tasks.
+
+    A group that lost sessions to failures of ours, and has fewer than K, counts for the mean alone.
+    """
     by_version = [groups[version] for version in sorted(groups)]
     return {
         "mean": [fmean(fmean(group) for group in some) for some in by_version],
-        f"best of {K}": [fmean(best_of(group, K) for group in some) for some in by_version],
+        f"best of {K}": [fmean(best_of(group, K) for group in some if len(group) >= K) for some in by_version],
     }
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from experiments.dialects import CODEX, FILE, SHORT, gain, through_practice
+from experiments.dialects import CODEX, FILE, SHORT, gain
 from experiments.runs import carry_out, outcomes, practised_groups
 from experiments.study import Claim, Outcome, Results, Study, as_json, draw, show
 from ostinato.deploy.outcomes import TaskOutcome
@@ -79,7 +79,8 @@ class Retraining:
     def curve(self, arm: str, seed: int) -> list[float]:
         """Return the share of practice's sessions that each version solved, of tasks that none had seen."""
         self.leg(arm, seed)
-        return through_practice(practised_groups(self.folder(arm, seed)))["mean"]
+        groups = practised_groups(self.folder(arm, seed))
+        return [fmean(fmean(group) for group in groups[version]) for version in sorted(groups)]
 
     def measured(self, arm: str, seed: int, stage: str) -> list[TaskOutcome]:
         """Return what was found on the held-out tasks `before` or `after` a leg."""
@@ -175,7 +176,7 @@ def costs(runs: Retraining, seeds: Sequence[int]) -> dict[str, Any]:
     legs = {(arm, seed): runs.leg(arm, seed) for arm in (FIRST, START, AFTER) for seed in seeds}
     taught = carry_out(FILE, runs.directory / "taught", {})
     shares = [
-        leg["cpu_s"] * leg["seconds"]["practice"] / sum(leg["seconds"].values()) / leg["practised"]["version"]
+        leg["cpu_s"] * leg["seconds"]["practice"] / sum(leg["seconds"].values()) / leg["practice"]["version"]
         for (arm, _), leg in legs.items()
         if arm != FIRST
     ]

@@ -7,6 +7,7 @@ and the last version is measured on 288 held-out tasks.
 """
 
 from collections import deque
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from statistics import fmean
@@ -44,19 +45,20 @@ def practised(gap: int, correction: str, seed: int) -> Outcome:
             stats = policy_step(model, groups, rate, config, version=version)
             worth += [] if stats.effective is None else [stats.effective]
             past.append(copied(decoder))
-    name = "uncorrected" if correction == NONE else "truncated ratio"
     figures = {
         HELD_OUT: fmean(solved(decoder, SHARE, seed=seed)),
         WAY: fmean(sampled),
         WORTH: fmean(worth) if worth else 1.0,
     }
-    return Outcome(figures=figures, curves={f"solved, {name}": periods(sampled)})
+    return Outcome(figures=figures, curves={"solved": periods(sampled)})
 
 
 def run(arm: str, seed: int) -> Outcome:
     """Train one model; a session that is not behind has weights of 1, so both corrections are one there."""
     gap, correction = ARMS[arm]
-    return practised(gap, correction if gap else TRUNCATED, seed)
+    found = practised(gap, correction if gap else TRUNCATED, seed)
+    name = "no correction" if correction == NONE else "truncated ratio"
+    return replace(found, curves={f"solved, {name}": found.curves["solved"]})
 
 
 STUDY = Study(

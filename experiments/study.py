@@ -115,24 +115,26 @@ def as_json(study: Study, results: Results) -> str:
 
 
 def draw(study: Study, results: Results, path: Path) -> None:
-    """Draw each curve in a panel of its own: the mean over seeds as a line, the seeds' range as a band."""
+    """Draw each curve in a panel of its own: the mean over seeds as a line, the seeds' range as a band.
+
+    An arm has one colour in all panels.
+    """
     from matplotlib.figure import Figure
 
     names = list(dict.fromkeys(name for some in results.values() for name in some[0].curves))
+    lines: dict[str, Any] = {}
     figure = Figure(figsize=(4.2 * len(names), 3.2), layout="constrained")
     for panel, name in zip(np.atleast_1d(figure.subplots(1, len(names))), names, strict=True):
         for arm, outcomes in results.items():
             if name not in outcomes[0].curves:
                 continue
             rows = np.array([outcome.curves[name] for outcome in outcomes])
-            (line,) = panel.plot(rows.mean(0), label=arm)
-            panel.fill_between(
-                np.arange(rows.shape[1]), rows.min(0), rows.max(0), color=line.get_color(), alpha=0.15
-            )
+            colour = f"C{list(results).index(arm) % 10}"
+            (lines[arm],) = panel.plot(rows.mean(0), color=colour)
+            panel.fill_between(np.arange(rows.shape[1]), rows.min(0), rows.max(0), color=colour, alpha=0.15)
         panel.set(title=name, xlabel=study.axis)
         panel.spines[["top", "right"]].set_visible(False)
-    figure.legend(
-        *panel.get_legend_handles_labels(), loc="outside lower center", ncols=len(results), frameon=False
-    )
+    columns = min(5, len(results))
+    figure.legend(lines.values(), lines, loc="outside lower center", ncols=columns, frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=90)
