@@ -137,7 +137,9 @@ def through_practice(groups: Mapping[int, Sequence[Sequence[bool]]]) -> dict[str
     by_version = [groups[version] for version in sorted(groups)]
     return {
         "mean": [fmean(fmean(group) for group in some) for some in by_version],
-        f"best of {K}": [fmean(best_of(group, K) for group in some if len(group) >= K) for some in by_version],
+        f"best of {K}": [
+            fmean(best_of(group, K) for group in some if len(group) >= K) for some in by_version
+        ],
     }
 
 
