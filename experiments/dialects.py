@@ -135,11 +135,10 @@ def through_practice(groups: Mapping[int, Sequence[Sequence[bool]]]) -> dict[str
     A group that lost sessions to failures of ours, and has fewer than K, counts for the mean alone.
     """
     by_version = [groups[version] for version in sorted(groups)]
+    whole = [[group for group in some if len(group) >= K] for some in by_version]
     return {
         "mean": [fmean(fmean(group) for group in some) for some in by_version],
-        f"best of {K}": [
-            fmean(best_of(group, K) for group in some if len(group) >= K) for some in by_version
-        ],
+        f"best of {K}": [fmean(best_of(group, K) for group in some) for some in whole],
     }
 
 

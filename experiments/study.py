@@ -134,7 +134,7 @@ def draw(study: Study, results: Results, path: Path) -> None:
             panel.fill_between(np.arange(rows.shape[1]), rows.min(0), rows.max(0), color=colour, alpha=0.15)
         panel.set(title=name, xlabel=study.axis)
         panel.spines[["top", "right"]].set_visible(False)
-    columns = min(5, len(results))
+    columns = min(2 * len(names), len(results))
     figure.legend(lines.values(), lines, loc="outside lower center", ncols=columns, frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=90)
