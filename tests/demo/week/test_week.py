@@ -168,7 +168,7 @@ def test_kill_after_kill_changes_nothing(tmp_path: Path) -> None:
     twin = twin_of(tmp_path / "twin", TINY_WEEK)
     assert [row[3] for row in twin.ledger["verdicts"]][-1].startswith("not shown to be better")
     done = [survive(tmp_path / "killed", twin, seed) for seed in range(3)]
-    assert sum(each.kills for each in done) > 20 and [each.differs for each in done] == [()] * 3
+    assert all(each.kills for each in done) and [each.differs for each in done] == [()] * 3
     died_in = {stage for each in done for stage in each.died_in}
     assert died_in >= {"live", "collect", "refine", "gate", "release"}
 
