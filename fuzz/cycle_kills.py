@@ -218,7 +218,7 @@ def survive(directory: Path, twin: Twin, seed: int) -> Survived:
 
 def stage_under_way(directory: Path) -> str:
     """Return the stage that a killed cycle has begun and not ended, empty between two stages."""
-    begun = "SELECT action, detail FROM cycle_log WHERE action IN ('stage_began', 'stage_done') ORDER BY at"
+    begun = "SELECT action, detail FROM cycle_log WHERE action IN ('stage_began', 'stage_done')"
     with closing(sqlite3.connect(directory / "store.db")) as connection:
-        rows = connection.execute(begun).fetchall()
+        rows = connection.execute(f'{begun} ORDER BY "order"').fetchall()
     return rows[-1][1] if rows and rows[-1][0] == "stage_began" else ""

@@ -164,12 +164,16 @@ def test_a_process_goes_on_from_the_tick_that_recorded_what_is_newest(tmp_path: 
 
 @pytest.mark.slow
 def test_kill_after_kill_changes_nothing(tmp_path: Path) -> None:
-    """A part of the kills of `benchmarks.week --only fuzzed`; in which stages they fall, differs."""
+    """A seeded part of the kills of `benchmarks.week --only fuzzed`, in each stage of a cycle.
+
+    How many durable steps a process needs differs a little from run to run, so there are weeks to spare.
+    """
     twin = twin_of(tmp_path / "twin", TINY_WEEK)
     assert [row[3] for row in twin.ledger["verdicts"]][-1].startswith("not shown to be better")
-    done = [survive(tmp_path / "killed", twin, seed) for seed in range(3)]
-    assert all(each.kills for each in done) and [each.differs for each in done] == [()] * 3
-    assert len({stage for each in done for stage in each.died_in}) > 1
+    done = [survive(tmp_path / "killed", twin, seed) for seed in range(8)]
+    assert sum(each.kills for each in done) > 20 and [each.differs for each in done] == [()] * 8
+    died_in = {stage for each in done for stage in each.died_in}
+    assert died_in >= {"live", "collect", "refine", "gate", "release"}
 
 
 def test_the_second_population_judges_by_what_it_sees(week: tuple[Path, Any]) -> None:
