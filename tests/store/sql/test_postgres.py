@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from sqlalchemy import make_url
 from tests.store.builders import session, start_python, turn
 from tests.store.sql.wires import mounted
-from tests.store.sql.writers import WRITE_FOREVER, acknowledged, check_whole
+from tests.store.sql.writers import WRITE_FOREVER, acknowledged, end_and_check
 
 from ostinato.store import Ledger, Store, StoreError
 from ostinato.store.sql import errors
@@ -138,12 +138,7 @@ def test_writers_go_on_through_every_fault_of_the_server(server: PostgresServer,
             os.kill(server.backends(name_of(url))[0], signal.SIGKILL)
         for so_far, writer in zip(written, writers, strict=True):
             so_far.extend(acknowledged(writer, 10))
-    for so_far, writer in zip(written, writers, strict=True):
-        with writer:
-            writer.kill()
-            assert writer.stdout
-            so_far.extend(map(int, writer.stdout.read().split()))
-    check_whole(Store.open(url), names, written)
+    end_and_check(Store.open(url), names, writers, written)
 
 
 def test_after_a_crash_the_number_of_a_lost_commit_may_be_another_transaction_s(

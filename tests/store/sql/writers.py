@@ -25,6 +25,22 @@ def acknowledged(writer: subprocess.Popen[str], least: int) -> Iterator[int]:
         yield int(writer.stdout.readline())
 
 
+def end_and_check(
+    store: Store,
+    names: Sequence[str],
+    writers: Sequence[subprocess.Popen[str]],
+    written: Sequence[list[int]],
+) -> None:
+    """Kill the writers; what they said until then is in the record, once, and no call was skipped."""
+    for so_far, writer in zip(written, writers, strict=True):
+        with writer:
+            writer.kill()
+            assert writer.stdout
+            so_far.extend(map(int, writer.stdout.read().split()))
+        assert so_far == list(range(len(so_far))), "a call of the writer was skipped"
+    check_whole(store, names, written)
+
+
 def check_whole(store: Store, names: Sequence[str], written: Sequence[Sequence[int]]) -> None:
     for name, numbers in zip(names, written, strict=True):
         found = store.turns(name)
