@@ -102,14 +102,20 @@ def _migrate(options: argparse.Namespace) -> int:
     return _say(options, {"layout": SCHEMA if done else layout, "newest": SCHEMA, "migrated": done}, [words])
 
 
+def _place_of_old(options: argparse.Namespace) -> str | None:
+    """Return the place of a command with --older-than; complain and return None where either is wrong."""
+    place = _place(options)
+    if place is not None and not options.older_than >= 0:
+        _complain("--older-than is a number of days, 0 or more")
+        return None
+    return place
+
+
 def _compact(options: argparse.Namespace) -> int:
     from ostinato.store import Store
     from ostinato.store.upkeep import DAY_S, compact, spare
 
-    if (place := _place(options)) is None:
-        return WRONG
-    if not options.older_than >= 0:
-        _complain("--older-than is a number of days, 0 or more")
+    if (place := _place_of_old(options)) is None:
         return WRONG
     with closing(Store.open(place)) as store:
         before = store.now() - options.older_than * DAY_S
@@ -126,10 +132,7 @@ def _expire(options: argparse.Namespace) -> int:
     from ostinato.store.retention import expirable, expire
     from ostinato.store.upkeep import DAY_S
 
-    if (place := _place(options)) is None:
-        return WRONG
-    if not options.older_than >= 0:
-        _complain("--older-than is a number of days, 0 or more")
+    if (place := _place_of_old(options)) is None:
         return WRONG
     with closing(Store.open(place)) as store:
         before = store.now() - options.older_than * DAY_S

@@ -24,7 +24,7 @@ from ostinato.types import Ending, State, new_id
 
 PURGED = "purged"
 AGE = "age of "
-"""What a tombstone of a session that went for its age begins with, where others name a person."""
+"""The beginning of `purged_by` where a session went for its age; others name a person."""
 TABLES_WITH_USERS = (schema.sessions, schema.keys, schema.consents, schema.events)
 """The tables that name a user and their organisation."""
 NO_TOKENS: dict[str, Any] = {"ids": b"", "logprobs": b"", "versions": b""}

@@ -43,7 +43,7 @@ EXPIRED = "expired"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expiry:
-    """What went for its age, or would go.
+    """The contents of sessions that went for their age, or would go.
 
     >>> Expiry(sessions=0, bytes=0, rows={}, ages=(), stay={}).scrubbed
     True
@@ -53,7 +53,7 @@ class Expiry:
     bytes: int
     """Bytes of tokens, in turns and in the samples of the ledger."""
     rows: Mapping[str, int]
-    """By table: the turns and samples that lose their tokens, and the rows that are deleted."""
+    """The turns and samples that lose their tokens, and the rows that are deleted, by table."""
     ages: Sequence[Age]
     """The turns that lose their tokens, by the age of their sessions."""
     stay: Mapping[str, int]
@@ -100,7 +100,8 @@ def expirable(store: Store, before: float, *, uncollected: bool = False) -> Expi
     tally = ExpiryTally(now=store.now())
     for some in _old(store, before):
         with store.database.read() as connection:
-            _count(connection, tally, _over(connection, tally, some, before, uncollected))
+            ids = _over(connection, tally, some, before, uncollected)
+            _count(connection, tally, ids, _trained(connection, ids))
     with store.database.read() as connection:
         tally.rows["events"] += (
             connection.scalar(select(func.count()).select_from(events).where(_loose(before))) or 0
@@ -118,8 +119,9 @@ def expire(store: Store, before: float, *, uncollected: bool = False) -> Expiry:
     for some in _old(store, before):
         with store.database.write() as connection:
             ids = _over(connection, tally, some, before, uncollected)
-            _count(connection, tally, ids)
-            _remove(store, connection, ids, before)
+            taught = _trained(connection, ids)
+            _count(connection, tally, ids, taught)
+            _remove(store, connection, ids, taught, before)
             store.database.must_scrub(connection)
     with store.database.write() as connection:
         tally.rows["events"] += connection.execute(delete(events).where(_loose(before))).rowcount
@@ -155,8 +157,8 @@ def _loose(before: float) -> ColumnElement[bool]:
     return and_(events.c.observed_at < before, or_(events.c.session_id.is_(None), ~known.exists()))
 
 
-def _count(connection: Connection, tally: ExpiryTally, ids: Sequence[str]) -> None:
-    """Add what these sessions consist of to the tally."""
+def _count(connection: Connection, tally: ExpiryTally, ids: Sequence[str], taught: set[str]) -> None:
+    """Add what these sessions consist of to the tally; `taught` ones keep their rewards."""
     tally.sessions += len(ids)
     size = func.sum(length_of(turns.c.prompt_ids, turns.c.ids, turns.c.logprobs))
     joined: Any = sessions.join(turns)
@@ -169,18 +171,18 @@ def _count(connection: Connection, tally: ExpiryTally, ids: Sequence[str]) -> No
     for count, bytes_ in rows_in(connection, kept, of.session_id, ids):
         tally.rows["samples"] += count
         tally.bytes += int(bytes_ or 0)
-    taught = _trained(connection, ids)
     for table in (signals, events, rewards):
         mine = [id for id in ids if table is not rewards or id not in taught]
         found = select(func.count()).select_from(table)
         tally.rows[table.name] += sum(values_in(connection, found, table.c.session_id, mine))
 
 
-def _remove(store: Store, connection: Connection, ids: Sequence[str], before: float) -> None:
+def _remove(
+    store: Store, connection: Connection, ids: Sequence[str], taught: set[str], before: float
+) -> None:
     """Remove the contents of these sessions, at most `AT_ONCE`, and leave their tombstones."""
     if not ids:
         return
-    taught = _trained(connection, ids)
     consented = set(
         values_in(connection, select(sessions.c.id).where(sessions.c.consent), sessions.c.id, ids)
     )

@@ -123,7 +123,7 @@ def passes(error: BaseException) -> bool:
 
 
 class _Repeating(threading.local):
-    """Whether this thread is within a call that is repeated."""
+    """A flag of each thread: `on` while it is within a call that is repeated."""
 
     on = False
 
