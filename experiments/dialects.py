@@ -15,10 +15,9 @@ calls than one that practised here. The null is that it does not matter where on
 and a loss of 0.
 """
 
-import argparse
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -27,8 +26,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import t
 
-from experiments.runs import best_of, carry_out, outcomes, practised_groups
-from experiments.study import LEVEL, Claim, Outcome, Results, Study, as_json, draw, show
+from experiments.runs import best_of, carry_out, command, outcomes, practised_groups
+from experiments.study import LEVEL, Claim, Outcome, Results, Study
 from ostinato.deploy.gate import change
 from ostinato.deploy.outcomes import TaskOutcome, clusters_of
 from ostinato.deploy.statistics import Interval, interval
@@ -234,28 +233,20 @@ def extra(runs: Dialects, results: Results, seeds: Sequence[int]) -> dict[str, A
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
-    parser.add_argument("--directory", type=Path, default=Path("runs/dialects"))
-    parser.add_argument("--plots", type=Path, help="a folder for the picture")
-    parser.add_argument("--json", action="store_true", help="print one line of JSON as well")
-    options = parser.parse_args()
-    runs = Dialects(directory=options.directory)
-    asked = study(runs)
-    by_seed = [{arm: runs.run(arm, seed) for arm in asked.arms} for seed in options.seeds]
-    results = {arm: [each[arm] for each in by_seed] for arm in asked.arms}
-    show(asked, results)
-    more = extra(runs, results, options.seeds)
+def _lines(more: Mapping[str, Any]) -> Iterator[str]:
     for profile, each in more["transfer"].items():
-        print(f"transfer to {profile}: {each['estimate']:.2f} [{each['low']:.2f}, {each['high']:.2f}]")
-    print(f"{more['cpu_s']:,.0f} CPU seconds")
-    if options.plots is not None:
-        draw(asked, results, options.plots / f"{asked.name}.png")
-    if options.json:
-        print(json.dumps(json.loads(as_json(asked, results)) | more))
+        yield f"transfer to {profile}: {each['estimate']:.2f} [{each['low']:.2f}, {each['high']:.2f}]"
+    yield f"{more['cpu_s']:,.0f} CPU seconds"
+
+
+def main() -> None:
+    command(
+        __doc__,
+        Path("runs/dialects"),
+        lambda directory: study(Dialects(directory=directory)),
+        lambda directory, results, seeds: extra(Dialects(directory=directory), results, seeds),
+        _lines,
+    )
 
 
 if __name__ == "__main__":

@@ -14,17 +14,15 @@ other. It still knows the tasks better, so it needs 0.85 of the sessions to come
 start ends, and ends no more than 3 points below it. The null is that no session is saved.
 """
 
-import argparse
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from experiments.dialects import CODEX, FILE, SHORT, gain
-from experiments.runs import carry_out, outcomes, practised_groups
-from experiments.study import Claim, Outcome, Results, Study, as_json, draw, show
+from experiments.runs import carry_out, command, outcomes, practised_groups
+from experiments.study import Claim, Outcome, Study
 from ostinato.deploy.outcomes import TaskOutcome
 
 FIRST, START, AFTER, COMPARED = "under codex", "short from the start", "short after codex", "compared"
@@ -187,26 +185,18 @@ def costs(runs: Retraining, seeds: Sequence[int]) -> dict[str, Any]:
     }
 
 
+def _lines(more: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{more['cpu_s']:,.0f} CPU seconds, {more['cpu_s_of_a_version']} a version under short"
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    command(
+        __doc__,
+        Path("runs/retraining"),
+        lambda directory: study(Retraining(directory=directory)),
+        lambda directory, _results, seeds: costs(Retraining(directory=directory), seeds),
+        _lines,
     )
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
-    parser.add_argument("--directory", type=Path, default=Path("runs/retraining"))
-    parser.add_argument("--plots", type=Path, help="a folder for the picture")
-    parser.add_argument("--json", action="store_true", help="print one line of JSON as well")
-    options = parser.parse_args()
-    runs = Retraining(directory=options.directory)
-    asked = study(runs)
-    by_seed = [{arm: runs.run(arm, seed) for arm in asked.arms} for seed in options.seeds]
-    results: Results = {arm: [each[arm] for each in by_seed] for arm in asked.arms}
-    show(asked, results)
-    more = costs(runs, options.seeds)
-    print(f"{more['cpu_s']:,.0f} CPU seconds, {more['cpu_s_of_a_version']} a version under short")
-    if options.plots is not None:
-        draw(asked, results, options.plots / f"{asked.name}.png")
-    if options.json:
-        print(json.dumps(json.loads(as_json(asked, results)) | more))
 
 
 if __name__ == "__main__":

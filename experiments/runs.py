@@ -3,15 +3,17 @@
 A folder with a report is read, not run again; a run without one goes on where it stopped.
 """
 
+import argparse
 import json
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import comb
 from pathlib import Path
 from typing import Any
 
+from experiments.study import Results, Study, as_json, draw, show
 from ostinato.deploy.outcomes import TaskOutcome
 from ostinato.rewards.practice.definition import OUTCOME
 from ostinato.store import Store
@@ -33,6 +35,36 @@ def carry_out(file: Path, folder: Path, settings: Mapping[str, Any]) -> Mapping[
             raise RunError(f"{folder} ended with {done.returncode}:\n{done.stderr[-800:]}")
     found: dict[str, Any] = json.loads(report.read_text())
     return found
+
+
+def command(
+    doc: str | None,
+    directory: Path,
+    study_in: Callable[[Path], Study],
+    more_of: Callable[[Path, Results, Sequence[int]], Mapping[str, Any]],
+    lines_of: Callable[[Mapping[str, Any]], Iterable[str]],
+) -> None:
+    """Run the command line of a study of runs below a folder, `directory` by default, seed after seed.
+
+    `more_of` returns what the figures of the arms do not have, for the JSON, and `lines_of` says it.
+    """
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
+    parser.add_argument("--directory", type=Path, default=directory)
+    parser.add_argument("--plots", type=Path, help="a folder for the picture")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON as well")
+    options = parser.parse_args()
+    study = study_in(options.directory)
+    by_seed = [{arm: study.run(arm, seed) for arm in study.arms} for seed in options.seeds]
+    results = {arm: [each[arm] for each in by_seed] for arm in study.arms}
+    show(study, results)
+    more = more_of(options.directory, results, options.seeds)
+    for line in lines_of(more):
+        print(line)
+    if options.plots is not None:
+        draw(study, results, options.plots / f"{study.name}.png")
+    if options.json:
+        print(json.dumps(json.loads(as_json(study, results)) | more))
 
 
 def _toml(value: Any) -> str:

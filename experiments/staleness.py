@@ -56,6 +56,13 @@ def run(arm: str, seed: int) -> Outcome:
 
 
 WAY, END = "solved on the way", "solved at the end"
+ONE_BEHIND = Claim(
+    text="one version behind costs at most 3 points on the way, with and without correction",
+    holds=lambda found: all(
+        found[arm_of(0, each)][WAY].estimate - found[arm_of(1, each)][WAY].estimate < 0.03
+        for each in (NONE, TRUNCATED)
+    ),
+)
 STUDY = Study(
     name="staleness",
     question="what does staleness cost, and what does a correction give back?",
@@ -63,13 +70,7 @@ STUDY = Study(
     arms=tuple(ARMS),
     run=run,
     claims=(
-        Claim(
-            text="one version behind costs at most 3 points on the way, with and without correction",
-            holds=lambda found: all(
-                found[arm_of(0, each)][WAY].estimate - found[arm_of(1, each)][WAY].estimate < 0.03
-                for each in (NONE, TRUNCATED)
-            ),
-        ),
+        ONE_BEHIND,
         Claim(
             text="sixteen behind and uncorrected ends at least 5 points below on-policy",
             holds=lambda found: found[arm_of(0, NONE)][END].low - 0.05 > found[arm_of(16, NONE)][END].high,
