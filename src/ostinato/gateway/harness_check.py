@@ -13,11 +13,12 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ostinato.model.config import META
+
 log = logging.getLogger(__name__)
 HARNESS_HASH = b"x-harness-hash"
 MISMATCH = b"x-ostinato-harness-mismatch"
 """Its value is the hash that the checkpoint was trained under."""
-META = "ostinato.json"
 MOST_WARNINGS = 100
 
 

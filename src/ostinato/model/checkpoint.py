@@ -15,12 +15,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ostinato.model.config import ModelConfig, ModelConfigError
+from ostinato.model.config import META, ModelConfig, ModelConfigError
 from ostinato.model.decoder import Decoder
 from ostinato.model.tensor_files import CONFIG, CheckpointError, TensorFiles, read_json, write_tensors
 from ostinato.model.tokenizer import Tokenizer, TokenizerError
 
-META = "ostinato.json"
 HEAD = "lm_head.weight"
 BUFFERS = ("rotary_emb.inv_freq", ".masked_bias", ".attn.bias")
 """Endings of names that old checkpoints hold beside the weights, and that follow from the shape."""

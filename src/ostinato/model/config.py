@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+META = "ostinato.json"
+"""The file of a checkpoint of ours that says which version it is, and which harness it was trained under."""
 LLAMA, QWEN2, QWEN3, MOE = "llama", "qwen2", "qwen3", "qwen3_moe"
 ARCHITECTURES = {
     LLAMA: "LlamaForCausalLM",

@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ostinato.model.checkpoint import META, CheckpointMeta, compare, shapes
-from ostinato.model.config import ModelConfig, ModelConfigError
+from ostinato.model.checkpoint import CheckpointMeta, compare, shapes
+from ostinato.model.config import META, ModelConfig, ModelConfigError
 from ostinato.model.tensor_files import (
     CONFIG,
     CheckpointError,

@@ -5,7 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ostinato.model.checkpoint import META, CheckpointMeta, finish, load, load_meta
+from ostinato.model.checkpoint import CheckpointMeta, finish, load, load_meta
+from ostinato.model.config import META
 from ostinato.model.tensor_files import CONFIG, copy_companions, read_json
 from ostinato.store import Objects
 from ostinato.train.base import Trainer

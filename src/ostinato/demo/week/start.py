@@ -12,7 +12,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from ostinato.demo.week.words import ACTS, AT_FIRST, TEXT_OF_VIEW, TEXTS, VIEWS, Words
-from ostinato.model.config import ModelConfig
+from ostinato.model.config import META, ModelConfig
 from ostinato.model.tokenizer import Tokenizer
 
 NEVER = -16.0
@@ -24,7 +24,7 @@ def write_start(directory: Path, likely: dict[str, float] | None = None) -> None
     """Write the checkpoint unless it is there; `likely` replaces the first chances of some acts."""
     from ostinato.model.checkpoint import finish
 
-    if (directory / "ostinato.json").exists():
+    if (directory / META).exists():
         return
     texts = [*TEXTS.values(), *TEXT_OF_VIEW.values()]
     tokenizer = Tokenizer.train(texts, BYTES_AND_SPECIALS + len(texts), texts)

@@ -14,17 +14,13 @@ from ostinato.loop.run import START, Run
 from ostinato.loop.stages.dialect import literals
 from ostinato.loop.stages.problems import corpus
 from ostinato.loop.workshop import engine_settings
-from ostinato.model.config import ModelConfig, ModelConfigError
+from ostinato.model.config import META, ModelConfig, ModelConfigError
 from ostinato.model.families import Renderer, RenderError, load_renderer
 from ostinato.model.tokenizer import Tokenizer, TokenizerError
 
 WEIGHTS = ".safetensors"
 COMPANIONS = {".json", ".jinja", ".txt", ".model"}
 """The endings of the files beside the weights: configuration, tokenizer, chat template."""
-
-
-LINEAGE = "ostinato.json"
-"""The file that says which version of its own run a checkpoint of ours is."""
 
 
 class PrepareError(RuntimeError):
@@ -102,7 +98,7 @@ def _adopt(path: Path, directory: Path) -> None:
             (part / file.name).symlink_to(file)
         elif file.suffix in COMPANIONS:
             shutil.copyfile(file, part / file.name)
-    lineage = part / LINEAGE
+    lineage = part / META
     if lineage.exists():
         first = json.loads(lineage.read_text()) | {"version": 0, "parent": None}
         lineage.write_text(json.dumps(first) + "\n")
