@@ -13,7 +13,7 @@ import os
 import platform
 import resource
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -106,6 +106,13 @@ class Cpu:
         except OSError:
             return False
         return True
+
+
+def children_of(pid: int) -> Iterator[int]:
+    """Yield the processes that the threads of one have started and that still live (Linux only)."""
+    for thread in Path(f"/proc/{pid}/task").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            yield from map(int, (thread / "children").read_text().split())
 
 
 def _own_group() -> str:

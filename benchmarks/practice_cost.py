@@ -2,11 +2,12 @@
 
     python -m benchmarks.practice_cost --taught RUN [--versions 4] [--synchronous] [--json]
 
-`--taught` names a run folder whose stage `teach` is done, such as `RUNS/1-taught` of `benchmarks.learning --peer
+`--taught` names a run folder whose stage `teach` is done, such as `1-taught` of `benchmarks.learning --peer
 trl`. Practice begins from a copy of it with the settings of that benchmark. What processes spend before the
 first session, and after the last version, is left out. `/proc` is read while they run: `user` and `system`
-are seconds of a process; `sandboxes and judges` is what the sampler's zygote waited for, so that they count once
-they have ended. `other` is this process, and what the kernel charged to nobody above.
+are seconds of a process; `sandboxes and judges` is what the sampler's zygote waited for, so that they count
+once they have ended. `other` is this process, and what the kernel charged to nobody above. `void` counts
+attempts that a failure of ours spoilt, `changes` the pairs of a task and a change that were judged.
 """
 
 import argparse
@@ -15,7 +16,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from sqlalchemy import func, select
 
 from benchmarks.learning_legs import config_of
 from benchmarks.measure import Run as Measured
-from benchmarks.measure import table
+from benchmarks.measure import children_of, table
 from ostinato.config import dump
 from ostinato.loop.run import Run
 from ostinato.loop.show import Show
@@ -34,8 +35,9 @@ from ostinato.loop.stages.practise import practise
 from ostinato.loop.workshop import open_workshop
 from ostinato.rollout.config import SYNCHRONOUS
 from ostinato.store import Store
-from ostinato.store.sql.schema import turns
-from ostinato.types import Source
+from ostinato.store.ledger.slots import Slots
+from ostinato.store.sql.schema import signals, turns
+from ostinato.types import SignalKind, Source
 
 LOOK_S = 0.5
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -51,18 +53,26 @@ def main() -> int:
     parser.add_argument("--versions", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--synchronous", action="store_true")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of the run")
+    parser.add_argument("--directory", type=Path, help="a new folder that keeps the run")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of the run"
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     options.tasks = 8  # held-out tasks, of which none is used
     torch.set_num_threads(1)
     with Measured("practice_cost", "torch") as run, tempfile.TemporaryDirectory() as folder:
-        figures = asyncio.run(_practise(Path(folder) / "run", options, run))
+        figures = asyncio.run(_practise(options.directory or Path(folder) / "run", options, run))
         sessions, spent = figures["sessions"], figures["spent"]
         rows = [[role, *(f"{each:.2f}" for each in spent[role])] for role in spent]
         rows = [[*row, f"{1000 * sum(spent[row[0]]) / sessions:.1f}"] for row in rows]
         table(["process", "user s", "system s", "ms a session"], rows)
-        print(", ".join(f"{name} {figures[name]:,.3f}" for name in ("sessions", "turns", "practice_s", "session_s")))
+        print(
+            ", ".join(
+                f"{name} {figures[name]:,.3f}"
+                for name in ("sessions", "changes", "void", "turns", "practice_s", "session_s")
+            )
+        )
         run.finish(figures, as_json=options.json)
     return 0
 
@@ -98,13 +108,23 @@ async def _practise(folder: Path, options: argparse.Namespace, run: Measured) ->
 
 
 def _counts(store: Store) -> Row:
-    """Return when the first session began, and how many sessions and turns there were."""
+    """Return when the first session began, and what was done; a session counts once it was judged."""
     sessions = store.sessions(source=Source.PRACTICE)
-    query = select(func.count()).where(turns.c.session_id.in_([session.id for session in sessions]))
+    task_of = {session.id: session.task_id for session in sessions}
+    query = select(func.count()).where(turns.c.session_id.in_(list(task_of)))
+    patches = select(signals.c.session_id, signals.c.text).where(
+        signals.c.kind == SignalKind.PATCH.value, signals.c.session_id.in_(list(task_of))
+    )
     with store.database.read() as connection:
         counted = connection.scalar(query)
-    began = min(session.started_at for session in sessions)
-    return {"began": began, "sessions": len(sessions), "turns": counted}
+        judged = [(task_of[id_], text) for id_, text in connection.execute(patches)]
+    return {
+        "began": min(session.started_at for session in sessions),
+        "sessions": len(judged),
+        "changes": len(set(judged)),
+        "turns": counted,
+        "void": sum(Slots(store).reasons().values()),
+    }
 
 
 async def _look(run: Measured, looks: list[Row]) -> None:
@@ -129,24 +149,16 @@ def _processes() -> dict[str, Seconds]:
     Only processes below this one are looked at: to read all of `/proc` took 20 ms of CPU time a look.
     """
     spent: dict[str, Seconds] = {}
-    for pid in _children(os.getpid()):
+    for pid in children_of(os.getpid()):
         words = _words(pid)
         if "-m" not in words:
             continue
         role = words[words.index("-m") + 1]
         spent[role.removeprefix("ostinato.")] = _ticks(pid)[0]
         if role == SAMPLER:
-            for zygote in [inner for outer in _children(pid) for inner in _children(outer)]:
+            for zygote in [inner for outer in children_of(pid) for inner in children_of(outer)]:
                 spent["zygote"], spent["sandboxes and judges"] = _ticks(zygote)
     return spent
-
-
-def _children(pid: int) -> Iterator[int]:
-    for thread in Path(f"/proc/{pid}/task").glob("[0-9]*"):
-        try:
-            yield from map(int, (thread / "children").read_text().split())
-        except OSError:  # it ended meanwhile
-            continue
 
 
 def _words(pid: int) -> list[str]:

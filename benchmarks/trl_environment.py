@@ -19,6 +19,7 @@ from ostinato.harness.conversation import Outcome
 from ostinato.harness.episode import CardUser, changes_left, verified
 from ostinato.harness.execute import Executor
 from ostinato.sandbox.base import Backend, Sandbox, Spec
+from ostinato.sandbox.exam.verdict_memory import RememberingVerifier
 from ostinato.sandbox.exam.verifier import Verifier
 from ostinato.tasks.base import load_task
 from ostinato.types import Completion, Ending, FinishReason, Turn, new_id
@@ -31,7 +32,7 @@ TYPES = {"string": str, "integer": int, "boolean": bool, "array": list[str]}
 def as_shipped(floor: Floor, words: PreTrainedTokenizerBase) -> dict[str, Any]:
     """Return the arguments of the trainer in tier A."""
     backend = floor.loop.wait(choose_backend(floor.config.sandbox))
-    verifier = Verifier(backend)
+    verifier = RememberingVerifier(backend)  # as our sampler has it
     rows = []
     for path in floor.settings.tasks:
         messages = floor.messages(load_task(Path(path)).instruction)

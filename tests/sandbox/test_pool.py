@@ -6,6 +6,7 @@ Covers sandbox/protocol/order.py and sandbox/backends/namespaces/zygote.py.
 import asyncio
 import os
 import signal
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tests.sandbox.backends.namespaces.test_backend import descendants
 
 from ostinato.sandbox import Backend, Sandbox, SandboxError, Spec
 from ostinato.sandbox.backends.namespaces.backend import NsBackend
+from ostinato.sandbox.backends.namespaces.launcher import AT_ONCE
 
 RANDOM = """
 import os, random, socket, tempfile
@@ -88,3 +90,18 @@ async def test_each_sandbox_has_its_own_loopback(ns_backend: Backend, repo: Path
     assert [each.output for each in both] == ["b'hello'\n"] * 2
     await one.destroy()
     await two.destroy()
+
+
+async def test_an_order_beyond_those_that_are_begun_at_once_waits_for_a_place(repo: Path) -> None:
+    backend = NsBackend()
+    try:
+        await (await backend.create(Spec(repo=repo))).destroy()
+        zygote = await backend._ready_zygote(None)
+        async with AsyncExitStack() as places:
+            for _ in range(AT_ONCE):
+                await places.enter_async_context(zygote.place())
+            waiting = asyncio.create_task(backend.create(Spec(repo=repo)))
+            assert not (await asyncio.wait([waiting], timeout=0.2))[0]
+        await (await waiting).destroy()
+    finally:
+        await backend.aclose()

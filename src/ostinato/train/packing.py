@@ -22,7 +22,6 @@ from typing import cast
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.attention.varlen import varlen_attn
 
 from ostinato.model.replay import Replay, RouterShape, recorded
 from ostinato.train.batch import ScoredRow, temperatures_of
@@ -133,6 +132,9 @@ def attend(query: Tensor, key: Tensor, value: Tensor, pack: Pack, *, scale: floa
 def _attend_at_once(
     query: Tensor, key: Tensor, value: Tensor, stretches: Stretches, scale: float | None
 ) -> Tensor:
+    # imported late: it loads torch's compiler, a second of CPU time that no machine without a GPU needs
+    from torch.nn.attention.varlen import varlen_attn
+
     keys, values = (each[0].transpose(0, 1)[stretches.keys_K] for each in (key, value))
     attended = varlen_attn(
         query[0].transpose(0, 1),

@@ -32,7 +32,7 @@ from ostinato.rewards.practice.definition import PracticeReward
 from ostinato.rollout.reconciler import Reconciler, Training
 from ostinato.rollout.sampling import SessionRunner, SlotWork
 from ostinato.sandbox.base import Backend, SandboxError
-from ostinato.sandbox.exam.verifier import Verifier
+from ostinato.sandbox.exam.verdict_memory import RememberingVerifier
 from ostinato.store import Store, StoreError
 from ostinato.store.definitions import keep_definition
 from ostinato.store.ledger.slots import Slots
@@ -113,7 +113,8 @@ async def sample(settings: SamplerProcess) -> None:
 def _runner(
     settings: SamplerProcess, config: RunConfig, backend: Backend, http: aiohttp.ClientSession
 ) -> SessionRunner:
-    key, verifier, outside = os.environ.pop(GATEWAY_KEY, ""), Verifier(backend), config.practice.outside
+    key, outside = os.environ.pop(GATEWAY_KEY, ""), config.practice.outside
+    verifier = RememberingVerifier(backend)
     if outside.harness:
         return OutsideRunner(settings.gateway, key, backend, verifier, outside)
     search = None

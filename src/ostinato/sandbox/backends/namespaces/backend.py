@@ -127,7 +127,8 @@ class NsBackend:
     async def _begin(self, order: Order, files: Mapping[str, int]) -> "Begun":
         zygote = await self._ready_zygote(None)
         try:
-            return await _begun(zygote, order, files), zygote
+            async with zygote.place():
+                return await _begun(zygote, order, files), zygote
         except ConnectionLostError:  # the child, or the zygote, died with the order: try once more
             dead = zygote if await zygote.ends() else None
         zygote = await self._ready_zygote(dead)

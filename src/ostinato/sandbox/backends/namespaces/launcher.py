@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import os
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from ostinato.sandbox.backends.environment import command_environment
@@ -17,6 +19,8 @@ from ostinato.sandbox.protocol.order import MAX_REQUEST
 START_S = 60.0
 """The seconds that loading pytest may take on a busy machine."""
 STOP_S = 5.0
+AT_ONCE = 4 * (os.cpu_count() or 1)
+"""The sandboxes that are begun at once: twice as many as the zygote has children waiting."""
 _START = (
     "from ostinato.sandbox.linux import cheap_fork; cheap_fork.defer_fork_hooks(); "
     "import ostinato.sandbox.backends.namespaces.zygote as zygote; zygote.main()"
@@ -39,6 +43,7 @@ class ZygoteProcess:
         self._exams = exams
         self._order_lock = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._places: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
 
     @classmethod
     async def start(cls, confinement: str) -> "ZygoteProcess":
@@ -102,6 +107,18 @@ class ZygoteProcess:
             self._order_lock, self._loop = asyncio.Lock(), loop
         async with self._order_lock:  # when the socket is full only the first of many orders polls it
             await _send(self._orders, request, files)
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[None]:
+        """Wait for one of AT_ONCE places, and hold it while a sandbox is begun.
+
+        In a burst the time that a sandbox has to get ready would otherwise pass while others are begun.
+        """
+        loop = asyncio.get_running_loop()
+        if self._places is None or self._places[0] is not loop:  # a semaphore belongs to one event loop
+            self._places = loop, asyncio.Semaphore(AT_ONCE)
+        async with self._places[1]:
+            yield
 
     async def examine(self, request: Mapping[str, Any], files: Sequence[int]) -> None:
         """Send an exam with its descriptors; raises ConnectionLostError when the zygote is gone."""
