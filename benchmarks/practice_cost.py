@@ -67,12 +67,8 @@ def main() -> int:
         rows = [[role, *(f"{each:.2f}" for each in spent[role])] for role in spent]
         rows = [[*row, f"{1000 * sum(spent[row[0]]) / sessions:.1f}"] for row in rows]
         table(["process", "user s", "system s", "ms a session"], rows)
-        print(
-            ", ".join(
-                f"{name} {figures[name]:,.3f}"
-                for name in ("sessions", "changes", "void", "turns", "practice_s", "session_s")
-            )
-        )
+        shown = ("sessions", "changes", "void", "turns", "practice_s", "session_s")
+        print(", ".join(f"{name} {figures[name]:,.3f}" for name in shown))
         run.finish(figures, as_json=options.json)
     return 0
 

@@ -147,19 +147,19 @@ class Reconciler:
         self._leases.enter()
         self._elsewhere = curriculum.find(self._slots.planned())
         try:
-            while not stop() or self._tasks:
+            while not (over := stop()) or self._tasks:
                 try:
-                    await self._pass(curriculum, stop)
+                    await self._pass(curriculum, over=over)
                 except LeaseLostError as error:
                     self._let_go(error)
         finally:
             await self._cancel()
         self._leases.leave()
 
-    async def _pass(self, curriculum: Curriculum, stop: Callable[[], bool]) -> None:
+    async def _pass(self, curriculum: Curriculum, *, over: bool) -> None:
         """Start what is missing, wait, and write down what came."""
         self._keep_lease(curriculum)
-        if not stop():
+        if not over:
             await self._plan(curriculum)
             self._start()
         self._verify()
@@ -215,6 +215,8 @@ class Reconciler:
 
     async def _plan(self, curriculum: Curriculum) -> None:
         """Reserve as many new prompts as the policies allow, and plan their slots."""
+        if not allowed(self._policies, self._fewest()):
+            return  # the rows, which take time to read, can only forbid more
         more = allowed(self._policies, self._counts())
         if more and self._served is not None and self._config.mode == SYNCHRONOUS:
             more = more if await self._served() == self._slots.newest_version() else 0
@@ -225,6 +227,11 @@ class Reconciler:
                 more -= 1
             else:
                 self._elsewhere[problem.key] = problem
+
+    def _fewest(self) -> Counts:
+        """Return what is under way here: the rows never show less, and no policy allows more for more."""
+        busy = sum(not slot.over for slot in self._all_slots())
+        return Counts(open=len(self._open), waiting=0, claimed=0, busy=busy, newest=0)
 
     def _counts(self) -> Counts:
         phases = self._slots.phases()

@@ -1,6 +1,9 @@
 """Remembers results of commands by all that could influence them, for the sandboxes of one backend."""
 
+import asyncio
 from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from ostinato.sandbox.base import ExecResult, Spec
@@ -27,8 +30,27 @@ class ExecCache:
     def __init__(self, entries: int = 4096) -> None:
         self._entries = entries
         self._results: OrderedDict[CacheKey, ExecResult] = OrderedDict()
+        self._under_way: dict[CacheKey, asyncio.Event] = {}
         self.hits = 0
         self.misses = 0
+
+    @asynccontextmanager
+    async def turn(self, key: CacheKey) -> AsyncIterator[None]:
+        """Let the first of equal runs end before the others begin, which may find its result then.
+
+        Where it left none they go on at once, all at the same time.
+        """
+        before = self._under_way.get(key)
+        if before is not None:
+            await before.wait()
+            yield
+            return
+        ended = self._under_way[key] = asyncio.Event()
+        try:
+            yield
+        finally:
+            del self._under_way[key]
+            ended.set()
 
     def get(self, key: CacheKey) -> ExecResult | None:
         result = self._results.get(key)

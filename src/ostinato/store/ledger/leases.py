@@ -9,14 +9,18 @@ database, because the clocks of hosts differ.
 import time
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy import Connection, bindparam, delete, func, select, update
 
 from ostinato.store.ledger.phases import LedgerError, Phase, Stage
-from ostinato.store.sql.chunks import chunks, rows_in
+from ostinato.store.sql.chunks import chunks
 from ostinato.store.sql.errors import patient
 from ostinato.store.sql.schema import holds, prompts, samplers, slots
 from ostinato.store.store import Store
 from ostinato.types import new_id
+
+_HOLDERS = select(holds.c.prompt, holds.c.owner).where(
+    holds.c.prompt.in_(bindparam("prompts", expanding=True))
+)
 
 
 class LeaseLostError(LedgerError):
@@ -97,7 +101,7 @@ def hold(connection: Connection, names: Sequence[str], owner: str) -> None:
 
 def check(connection: Connection, names: Sequence[str], owner: str) -> None:
     """Raise LeaseLostError, inside a transaction, unless `owner` holds all of these prompts."""
-    rows = rows_in(connection, select(holds.c.prompt, holds.c.owner), holds.c.prompt, sorted(names))
+    rows = (row for some in chunks(names) for row in connection.execute(_HOLDERS, {"prompts": some}))
     holders = {row.prompt: row.owner for row in rows}
     if lost := [name for name in names if holders.get(name) != owner]:
         raise LeaseLostError(f"prompt {lost[0]!r} is held by {holders.get(lost[0], 'nobody')}, not {owner}")

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, bindparam, func, select, update
 
 from ostinato.store.sql.chunks import chunks, rows_in
 from ostinato.store.sql.schema import slots
@@ -73,6 +73,14 @@ class Slot:
         return self.state not in {SlotState.PLANNED, SlotState.RUNNING, SlotState.FINISHED}
 
 
+_CURRENT = (
+    select(slots.c.prompt, slots.c.number, slots.c.state, slots.c.attempt)
+    .where(slots.c.prompt.in_(bindparam("prompts", expanding=True)))
+    .order_by(slots.c.order)
+)
+"""Made once: to make a statement anew for each of thousands of transitions takes longer than reading."""
+
+
 def append(connection: Connection, changed: Iterable[Slot]) -> None:
     """Write one transition for each of these slots, as they are after it."""
     at = time.time()
@@ -93,6 +101,15 @@ def append(connection: Connection, changed: Iterable[Slot]) -> None:
     ]
     if rows:
         connection.execute(slots.insert(), rows)
+
+
+def current(connection: Connection, prompts: Sequence[str]) -> dict[tuple[str, int], tuple[str, int]]:
+    """Return the state and the attempt of each slot of these prompts, by prompt and number."""
+    found = {}
+    for some in chunks(prompts):
+        for prompt, number, state, attempt in connection.execute(_CURRENT, {"prompts": some}):
+            found[prompt, number] = state, attempt
+    return found
 
 
 def read(connection: Connection, prompts: Sequence[str]) -> dict[str, list[Slot]]:

@@ -68,9 +68,9 @@ class Slots:
         before = list(slots)
         with self._database.write() as connection:
             leases.check(connection, sorted({slot.prompt for slot in before}), self._owner)
-            current = slot_rows.read(connection, sorted({slot.prompt for slot in before}))
+            current = slot_rows.current(connection, sorted({slot.prompt for slot in before}))
             for was, will in zip(before, changes, strict=True):
-                _check(next(s for s in current[was.prompt] if s.number == was.number), was, will)
+                _check(*current[was.prompt, was.number], was, will)
             _verified(connection, [slot for slot in changes if slot.state is SlotState.SCORED])
             slot_rows.append(connection, changes)
         return list(changes)
@@ -166,10 +166,10 @@ def again(slot: Slot, session_id: str, reason: str) -> Slot:
     )
 
 
-def _check(current: Slot, was: Slot, will: Slot) -> None:
-    if (current.state, current.attempt) != (was.state, was.attempt):
+def _check(state: str, attempt: int, was: Slot, will: Slot) -> None:
+    if (state, attempt) != (was.state, was.attempt):
         raise LedgerError(
-            f"slot {was.number} of prompt {was.prompt!r} is {current.state} in attempt {current.attempt}, "
+            f"slot {was.number} of prompt {was.prompt!r} is {state} in attempt {attempt}, "
             f"not {was.state} in attempt {was.attempt}: read its rows in the table `slots`"
         )
     if will.state not in NEXT.get(was.state, frozenset()):

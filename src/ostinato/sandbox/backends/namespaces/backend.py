@@ -9,7 +9,6 @@ other process, no home directory and no hidden test. All that it writes is in me
 """
 
 import asyncio
-import dataclasses
 import os
 import socket
 import uuid
@@ -18,7 +17,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from ostinato.sandbox.backends.agent_sandbox import GRACE_S, AgentSandbox, all_or_none
+from ostinato.sandbox.backends.agent_sandbox import AgentSandbox, all_or_none
 from ostinato.sandbox.backends.environment import spec_environment
 from ostinato.sandbox.backends.namespaces.launcher import ZygoteProcess
 from ostinato.sandbox.base import (
@@ -127,12 +126,11 @@ class NsBackend:
     async def _begin(self, order: Order, files: Mapping[str, int]) -> "Begun":
         zygote = await self._ready_zygote(None)
         try:
-            async with zygote.place():
-                return await _begun(zygote, order, files), zygote
+            return await zygote.begin(order, files), zygote
         except ConnectionLostError:  # the child, or the zygote, died with the order: try once more
             dead = zygote if await zygote.ends() else None
         zygote = await self._ready_zygote(dead)
-        return await _begun(zygote, order, files), zygote
+        return await zygote.begin(order, files), zygote
 
     async def _order(self, spec: Spec) -> Order:
         """Return the order for a sandbox; raises SandboxError, Unsupported for what cannot be given."""
@@ -247,27 +245,6 @@ def capabilities(
     )
 
 
-async def _begun(zygote: ZygoteProcess, order: Order, files: Mapping[str, int]) -> AgentConnection:
-    """Return the connection to an agent that is ready. Raises ConnectionLostError when the zygote is gone."""
-    ours, theirs = socket.socketpair()
-    with theirs:
-        named = {"control": theirs.fileno(), **files}
-        request = {"files": list(named), "order": dataclasses.asdict(order)}
-        try:
-            await zygote.order(request, list(named.values()))
-        except BaseException:
-            ours.close()
-            raise
-    loop = asyncio.get_running_loop()
-    _, connection = await loop.create_unix_connection(lambda: AgentConnection(order.generation), sock=ours)
-    try:
-        await connection.wait_until_ready(GRACE_S)
-    except BaseException:
-        await connection.close("the sandbox was not created")
-        raise
-    return connection
-
-
 def _absolute(path: Path) -> str:
     return str(path.absolute())
 
@@ -295,25 +272,38 @@ class NsSandbox(AgentSandbox):
         Remembered are runs of the tests that changed nothing, for an equal tree.
         """
         key = await self._key(command)
-        known = self._backend.cache.get(key) if key else None
-        if known is not None:
-            if on_output is not None and known.output:
-                on_output(known.output)
-            return known, {}
+        if key is None:
+            return await self._run_here(command, timeout_s, on_output, state=state)
+        async with self._backend.cache.turn(key):
+            known = self._backend.cache.get(key)
+            if known is None:
+                return await self._run_to_remember(key, timeout_s, on_output)
+        if on_output is not None and known.output:
+            on_output(known.output)
+        return known, {}
+
+    async def _run_to_remember(
+        self, key: CacheKey, timeout_s: float | None, on_output: OnOutput | None
+    ) -> tuple[ExecResult, Mapping[str, Any]]:
+        """Run a command, and remember its result if it was alone and changed nothing."""
+        run, alone = self._runs + 1, not self._running
+        result, header = await self._run_here(key.command, timeout_s, on_output, state=True)
+        same = header["pure"] and header["tree"] == key.tree
+        if same and alone and run == self._runs and not result.timed_out:
+            self._backend.cache.put(key, result)
+        return result, header
+
+    async def _run_here(
+        self, command: str, timeout_s: float | None, on_output: OnOutput | None, *, state: bool
+    ) -> tuple[ExecResult, Mapping[str, Any]]:
         self._runs += 1
         self._running += 1
-        run, alone = self._runs, self._running == 1
         try:
-            result, header = await super()._run(command, timeout_s, on_output, state=key is not None)
+            return await super()._run(command, timeout_s, on_output, state=state)
         except ConnectionLostError as error:
             raise await self._zygote.blame(error) from error
         finally:
             self._running -= 1
-        alone = alone and run == self._runs
-        same = key is not None and header["pure"] and header["tree"] == key.tree
-        if key is not None and same and alone and not result.timed_out:
-            self._backend.cache.put(key, result)
-        return result, header
 
     async def _key(self, command: str) -> CacheKey | None:
         """Return all that decides a command's result; None when that is more than the tree.

@@ -1,6 +1,7 @@
 """Starts and stops the zygote process."""
 
 import asyncio
+import dataclasses
 import json
 import os
 import socket
@@ -10,11 +11,12 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from ostinato.sandbox.backends.agent_sandbox import GRACE_S
 from ostinato.sandbox.backends.environment import command_environment
 from ostinato.sandbox.base import EndedWithinError, SandboxError
 from ostinato.sandbox.linux import cgroup
-from ostinato.sandbox.protocol.connection import ConnectionLostError
-from ostinato.sandbox.protocol.order import MAX_REQUEST
+from ostinato.sandbox.protocol.connection import AgentConnection, ConnectionLostError
+from ostinato.sandbox.protocol.order import MAX_REQUEST, Order
 
 START_S = 60.0
 """The seconds that loading pytest may take on a busy machine."""
@@ -108,6 +110,23 @@ class ZygoteProcess:
         async with self._order_lock:  # when the socket is full only the first of many orders polls it
             await _send(self._orders, request, files)
 
+    async def begin(self, order: Order, files: Mapping[str, int]) -> AgentConnection:
+        """Return the connection to the agent of a new sandbox; `files` are the other descriptors it needs.
+
+        Raises ConnectionLostError when the zygote is gone, and SandboxError.
+        """
+        async with self.place():
+            ours, theirs = socket.socketpair()
+            with theirs:
+                named = {"control": theirs.fileno(), **files}
+                request = {"files": list(named), "order": dataclasses.asdict(order)}
+                try:
+                    await self.order(request, list(named.values()))
+                except BaseException:
+                    ours.close()
+                    raise
+            return await _connected(ours, order.generation)
+
     @asynccontextmanager
     async def place(self) -> AsyncIterator[None]:
         """Wait for one of AT_ONCE places, and hold it while a sandbox is begun.
@@ -136,6 +155,18 @@ class ZygoteProcess:
         groups, self._groups = self._groups, None
         if groups is not None:
             await asyncio.to_thread(groups.close)
+
+
+async def _connected(ours: socket.socket, generation: str) -> AgentConnection:
+    """Return the connection to an agent, once it is ready."""
+    loop = asyncio.get_running_loop()
+    _, connection = await loop.create_unix_connection(lambda: AgentConnection(generation), sock=ours)
+    try:
+        await connection.wait_until_ready(GRACE_S)
+    except BaseException:
+        await connection.close("the sandbox was not created")
+        raise
+    return connection
 
 
 async def _send(sock: socket.socket, request: Mapping[str, Any], files: Sequence[int]) -> None:
