@@ -1,6 +1,7 @@
 """One practice stage as children of this machine and on three Ray nodes, and the record's two databases.
 
     python -m benchmarks.cluster [--json] [--rounds 1] [--versions 2]
+    python -m benchmarks.cluster --kills 200 [--json]        # see cluster_kills.py; nothing else is measured
 
 A synchronous run, whose account does not depend on speed, practises with a tiny model of random weights:
 first with `[placement] kind = "local"`, then on a Ray cluster of three nodes, which are processes here.
@@ -13,19 +14,18 @@ Needs Ray and PostgreSQL, which `make test-ray` and `make test-postgres` install
 import argparse
 import asyncio
 import json
-import os
 import subprocess
 import sys
-import warnings
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from fuzz.practice import SHAPE
+from fuzz.ray_nodes import three_nodes
 
 from benchmarks import store as record
+from benchmarks.cluster_kills import MUST_BE_ZERO, killed
 from benchmarks.measure import Cpu, Run, quantile, table
 from ostinato.config import load
 from ostinato.loop.config import RunConfig
@@ -56,26 +56,6 @@ path = "{start}"
 """
 SHORT = ["--seconds", "1.5", "--prompts", "12"]
 """The options of the benchmark of the record."""
-MEMORY = 80 * 2**20
-NODES = 3
-
-
-@contextmanager
-def ray_cluster() -> Iterator[str]:
-    """Yield the address of a cluster of three nodes, each of them processes of this machine."""
-    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from ray.cluster_utils import Cluster
-
-        node = {"num_cpus": 4, "object_store_memory": MEMORY}
-        cluster = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
-        try:
-            for _ in range(NODES - 1):
-                cluster.add_node(**node)
-            yield cluster.address
-        finally:
-            cluster.shutdown()
 
 
 def made(folder: Path) -> Path:
@@ -104,9 +84,9 @@ def practise(folder: Path, name: str, text: str, cpu: Cpu) -> dict[str, Any]:
 
 def placements(options: argparse.Namespace, cpu: Cpu) -> dict[str, Any]:
     found: dict[str, list[dict[str, Any]]] = {"local": [], "ray": []}
-    with TemporaryDirectory() as parent, ray_cluster() as address:
+    with TemporaryDirectory() as parent, three_nodes(noticed={}) as cluster:
         text = PRACTICE.format(versions=options.versions, start=made(Path(parent)))
-        ray = f'{text}\n[placement]\nkind = "ray"\naddress = "{address}"\n'
+        ray = f'{text}\n[placement]\nkind = "ray"\naddress = "{cluster.address}"\n'
         for number in range(options.rounds):
             for kind, file in (("local", text), ("ray", ray)):
                 found[kind].append(practise(Path(parent), f"{kind}-{number}", file, cpu))
@@ -123,12 +103,22 @@ def placements(options: argparse.Namespace, cpu: Cpu) -> dict[str, Any]:
     }
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cluster", description=__doc__)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--rounds", type=int, default=1, help="practice stages on each placement")
     parser.add_argument("--versions", type=int, default=2)
+    parser.add_argument("--kills", type=int, default=0, help="kills under runs on the cluster, instead")
+    parser.add_argument("--every", type=float, default=8.0, help="mean seconds between two kills")
+    parser.add_argument("--patience", type=float, default=900.0, help="seconds without a row that are a hang")
+    parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    if options.kills:
+        with Run("cluster", "ray", "sqlalchemy") as whole:
+            figures = killed(options)
+            table(["", "value"], [[name, json.dumps(value)] for name, value in figures.items()])
+            whole.finish({**figures, "options": vars(options)}, as_json=options.json)
+        return int(any(figures[each] for each in MUST_BE_ZERO))
     with Run("cluster", "ray", "sqlalchemy") as whole:
         kept = record.figures_of(record.measured(record.read_options(SHORT), whole.cpu))
         placed = placements(options, whole.cpu)
@@ -142,7 +132,8 @@ def main() -> None:
         }
         table(["", "value"], [[name, json.dumps(value)] for name, value in figures.items()])
         whole.finish({**figures, "options": vars(options)}, as_json=options.json)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -40,6 +40,7 @@ from sqlalchemy import func, select
 
 from benchmarks.measure import Run, table
 from ostinato.store import Ledger, Store
+from ostinato.store.config import has_record, record_of
 from ostinato.store.sql.schema import slots, trainings, turns
 
 PROGRESS = 0.75
@@ -181,22 +182,25 @@ class Real:
         with (self._folder / f"{directory.name}.log").open("ab") as log:
             return subprocess.Popen(command, stdout=log, stderr=log)
 
-    def _practise(self, start: Path, name: str, *, killing: bool) -> str:
-        """Run practice to its end, again and again while kills end it; return the state root."""
-        directory = self._folder / name
+    def _settings(self, start: Path) -> str:
+        """Return the file of a run that begins with the checkpoint."""
         model = f'\n[model]\npath = "{start}"\n'
         head, tail = SETTINGS.partition("[model.shape]")[0], SETTINGS.partition("[practice]")[2]
-        settings = f"{head}{model}[practice]{tail}"
+        return f"{head}{model}[practice]{tail}"
+
+    def _practise(self, start: Path, name: str, *, killing: bool) -> str:
+        """Run practice to its end, again and again while kills end it; return the state root."""
+        directory, settings = self._folder / name, self._settings(start)
         rows, since = -1, time.monotonic()
         hit, waits = -1, False
         process = self._command(directory, settings)
         while process.poll() != 0:
             if process.returncode is not None:
                 self.counts["restarts"] += 1
-                _wait_for_orphans(directory)
+                wait_for_orphans(directory)
                 process = self._command(directory, settings)
             time.sleep(self._chance.uniform(0.1, 1.9) * self._every if killing else 0.5)
-            if (now := _rows(directory)) != rows:
+            if (now := self._rows(directory)) != rows:
                 rows, since = now, time.monotonic()
             if killing and not (waits and rows == hit):
                 self._kill(process)
@@ -215,17 +219,21 @@ class Real:
         elif kind == "sandbox":
             victims, until = [], time.monotonic() + SANDBOX_S
             while not victims and time.monotonic() < until:
-                victims = _descendants(process.pid, lambda words: any("sandbox" in word for word in words))
+                victims = descendants(process.pid, lambda words: any("sandbox" in word for word in words))
         else:
-            victims = _descendants(process.pid, lambda words: MODULES[kind] in words)
+            victims = descendants(process.pid, lambda words: MODULES[kind] in words)
         for pid in victims[:1]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
                 self.counts["real_kills"] += 1
                 self.counts[f"killed {kind}"] += 1
 
+    def _rows(self, directory: Path) -> int:
+        """Return how many transitions and turns there are; -1 before there is a store."""
+        return count_rows(directory)
+
     def _verdict(self, directory: Path) -> str:
-        store = Store.open(directory / "store.db")
+        store = Store.open(record_of(directory))
         ledger, wrong = Ledger(store), defects(store)
         self.counts["trained_twice"] += ledger.trained_twice()
         self.counts["unended"] += ledger.unended() + ledger.unaccounted() + wrong["open"]
@@ -235,12 +243,11 @@ class Real:
         return root
 
 
-def _rows(directory: Path) -> int:
+def count_rows(directory: Path) -> int:
     """Return how many transitions and turns there are; -1 before there is a store."""
-    path = directory / "store.db"
-    if not path.exists():
+    if not (directory / "config.toml").exists() or not has_record(directory):
         return -1
-    store = Store.open(path)
+    store = Store.open(record_of(directory))
     try:
         with store.database.read() as connection:
             tables = (slots, turns, trainings)
@@ -249,7 +256,7 @@ def _rows(directory: Path) -> int:
         store.close()
 
 
-def _descendants(pid: int, wanted: Callable[[list[str]], bool]) -> list[int]:
+def descendants(pid: int, wanted: Callable[[list[str]], bool]) -> list[int]:
     """Return the processes below `pid` whose command line is `wanted`."""
     parents: dict[int, tuple[int, list[str]]] = {}
     for entry in Path("/proc").iterdir():
@@ -264,7 +271,7 @@ def _descendants(pid: int, wanted: Callable[[list[str]], bool]) -> list[int]:
     return found
 
 
-def _wait_for_orphans(directory: Path) -> None:
+def wait_for_orphans(directory: Path) -> None:
     """Wait until the services of a killed run, which end with it, have let go of its folder."""
     until = time.monotonic() + 30.0
     while time.monotonic() < until:

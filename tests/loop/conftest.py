@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fuzz.ray_nodes import three_nodes
 from tests.databases import backend, locked, place, postgres
-from tests.loop.placement.cluster import three_nodes
 
 SERVER = """
 import http.server, json, sys, tomllib

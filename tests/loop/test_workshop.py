@@ -7,21 +7,40 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 from tests.loop.test_services import SERVER, Settings
 
 from ostinato.config import ConfigError, read
+from ostinato.demo.week.shop import Silent
+from ostinato.fleet.choose import choose_backend
 from ostinato.loop.config import RunConfig, check
 from ostinato.loop.run import Run
 from ostinato.loop.services import Services
-from ostinato.loop.workshop import ArmEngines, standing
+from ostinato.loop.workshop import ArmEngines, Workshop, standing
+from ostinato.store import Store
+
+COUNTING = """
+import http.server, json, sys, tomllib
+class Answers(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.end_headers()
+        self.wfile.write(b'{"swaps": 3}')
+_, _, path, _, table = sys.argv
+server = http.server.HTTPServer(("127.0.0.1", tomllib.load(open(path, "rb"))[table]["port"]), Answers)
+print(json.dumps({"ready": True, "port": server.server_port}), flush=True)
+server.serve_forever()
+"""
 
 
 @pytest.fixture(autouse=True)
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "shop_server.py").write_text(SERVER)
+    (tmp_path / "counting_server.py").write_text(COUNTING)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
 
@@ -53,6 +72,23 @@ async def test_an_engine_alone_is_waited_for(tmp_path: Path) -> None:
         os.kill(one.pid, signal.SIGKILL)
         await services.guard(until(lambda: one.restarts == 1 and one.up))
         assert pointed == [one.url]
+
+
+async def test_the_counters_of_an_engine_that_just_died_are_waited_for(tmp_path: Path) -> None:
+    run, store = Run(directory=tmp_path), Store.open(tmp_path / "store.db")
+    async with Services(run) as services, AsyncExitStack() as stack:
+        one = await services.start("one", "counting_server", Settings())
+        backend = await choose_backend("process")
+        stack.push_async_callback(backend.aclose)
+        config = read(RunConfig, {}, "run.toml")
+        shop = Workshop(config, run, Silent(), store=store, services=services, gateway=one, backend=backend)
+        stack.push_async_callback(shop.aclose)
+        shop.poll_s = 0.01
+        os.kill(one.pid, signal.SIGKILL)
+        await until(lambda: not one.up)
+        counters = await services.guard(shop.counters(ArmEngines([one], lambda _: None)))
+        assert counters == {"swaps": 3} and one.restarts == 1
+    store.close()
 
 
 @pytest.mark.parametrize(

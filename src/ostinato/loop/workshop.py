@@ -1,5 +1,6 @@
 """The open resources of a run: store, gateway, engines, sandboxes and keys, closed together."""
 
+import asyncio
 import contextlib
 import logging
 import time
@@ -193,9 +194,14 @@ class Workshop:
         await watch(await self.services.start(name, module, settings, keep=False), tick)
 
     async def counters(self, engine: ArmEngines) -> Counters:
-        """Return what the engine that serves the arm counted since its start."""
-        counters: Counters = await self._get(engine.url + "/stats")
-        return counters
+        """Return what the engine that serves the arm counted since its start; one that died is waited for."""
+        while True:
+            try:
+                counters: Counters = await self._get(engine.url + "/stats")
+                return counters
+            except (aiohttp.ClientError, TimeoutError) as error:
+                log.warning("an engine does not say what it counted: %s", error)
+                await asyncio.sleep(self.poll_s)
 
     async def _get(self, url: str) -> Any:
         headers = bearer(self.services.secret)

@@ -4,6 +4,7 @@ Covers loop/placement/nodes.py, loop/placement/keeper.py and loop/placement/ray.
 """
 
 import asyncio
+import os
 import re
 import shutil
 import signal
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.loop.placement.cluster import add_node, is_gone, pids_of, signal_all
+from fuzz.ray_nodes import add_node, is_gone, other_machine, pids_of, signal_all
 from tests.loop.placement.test_contract import Settings, answers
 
 import ostinato
@@ -97,6 +98,20 @@ async def test_a_node_without_ostinato_is_refused_and_one_that_is_never_used_is_
 async def test_a_run_folder_that_a_node_does_not_see_is_named(cluster: Any, tmp_path: Path) -> None:
     said = await refusal(wants(cluster, "place"), tmp_path / "nowhere")
     assert re.search(r"does not see the run folder \S+nowhere: put it on a file system that all nodes", said)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts over the name of this machine")
+async def test_a_record_that_one_machine_alone_reaches_is_refused_on_another(
+    cluster: Any, tmp_path: Path
+) -> None:
+    with other_machine(cluster, tmp_path, "elsewhere"):
+        said = await refusal(wants(cluster, "elsewhere"), tmp_path)
+        placement = open_placement(wants(cluster, "elsewhere"), tmp_path, local_store=False)
+        try:
+            await placement.reserve(["engine"])  # a database that both reach
+        finally:
+            await placement.aclose()
+    assert re.search(r"is another machine than \S+, which alone reaches the record, a SQLite file or a", said)
 
 
 @contextmanager

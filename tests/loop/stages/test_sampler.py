@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from fuzz.postgres import PASSWORD, PostgresServer, name_of
 from fuzz.practice import SHAPE
-from tests.loop.placement.cluster import add_node, pids_of, signal_all
+from fuzz.ray_nodes import add_node, pids_of, signal_all
 from tests.test_loop import pids
 
 from ostinato.config import load

@@ -1,14 +1,16 @@
 """A job of several ranks for tests: five steps from a checkpoint, published; rank 0 prints what came of it.
 
-`torchrun … ranked.py START RUN OBJECTS RANKS [die|routes|groups]`: with `die`, rank 1 is killed in the third
-step; with `routes`, the steps are of the policy gradient and replay routes; with `groups`, they are of whole
-groups with k1 in the reward, of which one gives no finite gradient.
+`torchrun … ranked.py START RUN OBJECTS RANKS [die|wait FOLDER|routes|groups]`: with `die`, rank 1 is killed
+in the third step; with `wait`, each rank leaves its process id in the folder and waits; with `routes`, the
+steps are of the policy gradient and replay routes; with `groups`, they are of whole groups with k1 in the
+reward, of which one gives no finite gradient.
 """
 
 import json
 import os
 import signal
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,6 +35,10 @@ def main(start: Path, run: Path, objects: str, count: int, fault: str) -> None:
     torch.set_num_threads(1)
     config = TrainerConfig(kind="fsdp", ranks=count, piece_tokens=60)
     ranks = Ranks.join(config)
+    if fault == "wait":
+        (Path(sys.argv[6]) / str(os.getpid())).touch()
+        while True:
+            time.sleep(1.0)
     model = ShardedModel(start, run, config, ranks)
     chain = ChainTrainer(model, Objects.open(objects), WITH_K1, group=ranks.group)
     if fault in {"routes", "groups"}:

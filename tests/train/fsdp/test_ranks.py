@@ -4,6 +4,8 @@ Covers train/fsdp/ranks.py.
 """
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -11,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from fuzz.ray_nodes import is_gone
 from safetensors.torch import load_file
 from tests.train.fsdp import ranked
 from tests.train.fsdp.models import FAMILIES, ROUTED, checkpoint
@@ -26,11 +29,28 @@ from ostinato.train.trainer import ChainTrainer
 ROOT = Path(__file__).parents[3]
 
 
+LAUNCH = """
+import sys
+from ostinato.train.fsdp.ranks import torchrun
+sys.exit(torchrun(sys.argv[1], sys.argv[2:], 2))
+"""
+
+
+def command(tmp_path: Path, start: Path, *more: str) -> list[str]:
+    places = [str(start), str(tmp_path / "two"), str(tmp_path / "objects"), "2", *more]
+    return [sys.executable, "-c", LAUNCH, "tests.train.fsdp.ranked", *places]
+
+
+def environment() -> dict[str, str]:
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "src")])
+    return {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
+
+
 def torchrun(tmp_path: Path, start: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command += [ranked.__file__, str(start), str(tmp_path / "two"), str(tmp_path / "objects"), "2", *more]
-    environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=240, env=environment)
+    words = command(tmp_path, start, *more)
+    return subprocess.run(
+        words, capture_output=True, text=True, check=False, timeout=240, env=environment(), cwd=ROOT
+    )
 
 
 @pytest.mark.slow
@@ -88,10 +108,24 @@ def test_two_ranks_penalise_k1_and_drop_groups_as_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_rank_that_is_killed_ends_the_job_and_publishes_nothing(tmp_path: Path) -> None:
+def test_a_rank_that_is_killed_ends_the_job_by_the_same_signal_and_publishes_nothing(
+    tmp_path: Path,
+) -> None:
     start = checkpoint(tmp_path / "start")
-    started = time.monotonic()
     done = torchrun(tmp_path, start, "die")
-    assert done.returncode != 0 and "-9" in done.stderr
-    assert time.monotonic() - started < 200
+    assert done.returncode == -signal.SIGKILL, done.stderr[-3000:]
     assert Subscriber(Objects.open(tmp_path / "objects")).head() == 0
+
+
+@pytest.mark.slow
+def test_ranks_end_with_the_process_that_started_them(tmp_path: Path) -> None:
+    start, told = checkpoint(tmp_path / "start"), tmp_path / "told"
+    told.mkdir()
+    words = command(tmp_path, start, "wait", str(told))
+    with subprocess.Popen(words, env=environment(), cwd=ROOT) as launcher:
+        while len(ranks := [int(path.name) for path in told.iterdir()]) < 2:
+            assert launcher.poll() is None
+            time.sleep(0.1)
+        launcher.kill()
+    while not all(is_gone(rank) for rank in ranks):
+        time.sleep(0.1)

@@ -5,19 +5,23 @@ ostinato.train.learner …`); a command with `trainer.ranks` above 1 that was no
 under it. A rank that dies ends all of them, and a call that one rank does not join ends after PATIENCE.
 """
 
+import ctypes
+import logging
 import os
 import signal
-import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from types import FrameType
 from typing import Any, Self, cast
 
 import torch
 import torch.distributed as dist
+from torch.distributed.elastic.multiprocessing.api import SignalException
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from ostinato.sync import Manifest, RankGroup
 from ostinato.train.base import Note, StateError, StepStats, Trainer
@@ -25,6 +29,8 @@ from ostinato.train.batch import Row
 from ostinato.train.config import TrainerConfig
 from ostinato.types import Group
 
+PR_SET_PDEATHSIG = 1
+log = logging.getLogger(__name__)
 PATIENCE = timedelta(minutes=30)
 """The longest time between two calls of rank 0, and the longest that one rank waits for another in one."""
 
@@ -48,6 +54,8 @@ class Ranks:
 
         Raises StateError when a machine with GPUs has fewer of them than ranks.
         """
+        if under_torchrun():
+            die_with_launcher()
         cuda = torch.cuda.is_available()
         local = int(os.environ.get("LOCAL_RANK", "0"))
         if cuda and local >= torch.cuda.device_count():
@@ -169,21 +177,38 @@ def under_torchrun() -> bool:
 
 
 def torchrun(module: str, arguments: Sequence[str], ranks: int) -> int:
-    """Run `python -m module` as `ranks` processes on this machine; return the exit status.
+    """Run `python -m module` as `ranks` processes on this machine, as torchrun does; return the exit status.
 
-    A signal to end is passed on, and rank 0 then leaves a state.
+    A signal to end is passed on, and rank 0 then leaves a state. When a signal has ended a rank, this process
+    ends by the same one, after the other ranks: whoever started it sees a process that was killed, and
+    starts all ranks again from their state.
     """
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-    process = subprocess.Popen([*command, "-m", module, *arguments])
-
-    def forward(number: int, _: FrameType | None) -> None:
-        process.send_signal(number)
-
-    handlers: list[tuple[int, Callable[..., Any] | int | None]] = [
-        (number, signal.signal(number, forward)) for number in (signal.SIGTERM, signal.SIGINT)
-    ]
+    config = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=ranks,
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        run_id=uuid.uuid4().hex,
+        max_restarts=0,
+    )
     try:
-        return process.wait()
-    finally:
-        for number, handler in handlers:
-            signal.signal(number, handler)
+        elastic_launch(config, sys.executable)("-m", module, *arguments)
+    except SignalException as error:
+        return 128 + int(error.sigval)
+    except ChildFailedError as error:
+        rank, first = error.get_first_failure()
+        log.error("rank %d ended with %d, and with it the others", rank, first.exitcode)
+        if (code := first.exitcode) < 0:
+            if -code != signal.SIGKILL:
+                signal.signal(-code, signal.SIG_DFL)
+            os.kill(os.getpid(), -code)
+        return 1
+    return 0
+
+
+def die_with_launcher() -> None:
+    """Let this rank be killed when what started it ends, even killed (Linux only): the step is done again by
+    others."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

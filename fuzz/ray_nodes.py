@@ -1,0 +1,163 @@
+"""A Ray cluster of three nodes on this machine, each of them real processes, with little memory.
+
+Ray gives a node up that takes longer than 30 s to start, which is no setting; here it has START_S.
+"""
+
+import os
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+MEMORY = 80 * 2**20
+NOTICED = {
+    "health_check_period_ms": 1000,
+    "health_check_timeout_ms": 5000,
+    "health_check_failure_threshold": 3,
+}
+"""Ray counts a silent node as dead after about 18 s, and after about 65 s where nothing is set."""
+START_S = 240
+"""The longest time that a node may take to start on a busy machine, and a process of it."""
+QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_gcs_server_port_wait_time_s": str(START_S),
+    "RAY_worker_register_timeout_seconds": str(START_S),
+}
+
+
+@contextmanager
+def three_nodes(cpus: int = 4, noticed: dict[str, int] | None = None) -> Iterator[Any]:
+    """Start the head and two further nodes, with the label `region` r1 and r2; end them afterwards.
+
+    `noticed` says how soon Ray notices a silent node, by the names of `NOTICED`, which it is without.
+    """
+    os.environ |= QUIET
+    with warnings.catch_warnings(), patient_starts():
+        warnings.simplefilter("ignore")
+        from ray.cluster_utils import Cluster
+
+        cluster = Cluster(
+            initialize_head=True,
+            head_node_args={
+                "num_cpus": cpus,
+                "object_store_memory": MEMORY,
+                "include_dashboard": False,
+                "_system_config": NOTICED if noticed is None else noticed,
+            },
+        )
+        try:
+            for region in ("r1", "r2"):
+                add_node(cluster, region, cpus)
+            yield cluster
+        finally:
+            cluster.shutdown()
+
+
+@contextmanager
+def patient_starts() -> Iterator[None]:
+    """Let Ray wait longer for a node that starts: it asks for the node once more after each refusal."""
+    from ray._private import services
+
+    asked_once = services.get_node
+
+    def asked(*arguments: Any) -> Any:
+        until = time.monotonic() + START_S
+        while True:
+            try:
+                return asked_once(*arguments)
+            except RuntimeError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.2)
+
+    services.get_node = asked
+    try:
+        yield
+    finally:
+        services.get_node = asked_once
+
+
+def add_node(cluster: Any, region: str, cpus: int = 4, place: str = "place", **environment: str) -> Any:
+    """Start one more node, which has the resource `place` once, with this environment."""
+    node = cluster.add_node(
+        wait=False,
+        num_cpus=cpus,
+        object_store_memory=MEMORY,
+        resources={place: 1},
+        labels={"region": region},
+        env_vars=environment,
+    )
+    cluster._wait_for_node(node, timeout=START_S)
+    return node
+
+
+JOIN = """
+import sys
+from fuzz.ray_nodes import patient_starts
+from ray.scripts.scripts import main
+with patient_starts():
+    main(sys.argv[1:])
+"""
+MACHINE = "/proc/sys/kernel/random/boot_id"
+IN_ITS_OWN = f'mount --bind "$0" {MACHINE} && exec "$@"'
+
+
+@contextmanager
+def other_machine(cluster: Any, folder: Path, place: str) -> Iterator[None]:
+    """Let a node join that takes itself for another machine, in a mount namespace of its own (for root).
+
+    It has the resource `place` once.
+    """
+    (folder / "boot_id").write_text("another kernel")
+    words = [
+        "unshare",
+        "--mount",
+        "sh",
+        "-c",
+        IN_ITS_OWN,
+        str(folder / "boot_id"),
+        sys.executable,
+        "-c",
+        JOIN,
+    ]
+    words += ["start", "--block", f"--address={cluster.address}", "--num-cpus=2"]
+    words += [f"--object-store-memory={MEMORY}", f'--resources={{"{place}": 1}}']
+    with (folder / "node.log").open("wb") as log, subprocess.Popen(words, stdout=log, stderr=log) as node:
+        try:
+            until = time.monotonic() + START_S
+            while not any(place in each["Resources"] for each in cluster.global_state.node_table()):
+                if node.poll() is not None or time.monotonic() > until:
+                    raise RuntimeError((folder / "node.log").read_text()[-2000:])
+                time.sleep(0.2)
+            yield
+        finally:
+            node.terminate()
+
+
+def pids_of(node: Any) -> list[int]:
+    """Return the ids of all processes of a node, services and their children included, parents first."""
+    found = [process.process.pid for group in node.all_processes.values() for process in group]
+    for pid in found:
+        for children in Path(f"/proc/{pid}/task").glob("*/children"):
+            with suppress(OSError):
+                found += [int(child) for child in children.read_text().split()]
+    return found
+
+
+def is_gone(pid: int) -> bool:
+    """Return whether a process has ended, even if nobody has asked for its exit status yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def signal_all(pids: list[int], number: int) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
