@@ -1,11 +1,11 @@
 """What practice on a cluster loses when anything under it dies: the part `--kills` of `benchmarks.cluster`.
 
 Asynchronous practice with two samplers, two ranks of a learner and a small random model, on a Ray cluster of
-three nodes that are processes of this machine, with the record on a real PostgreSQL. At random times one of
-these is killed: a node (all of its processes; a new one joins), a service's actor, the process of a service,
-one of the learner's ranks, the conductor, a backend of PostgreSQL, or the server as a whole; conductor and
-server are started again. Meanwhile a client of its own asks the gateway for turns, and notes those that it
-was told of.
+three nodes that are processes of this machine, with the record on a real PostgreSQL and the weights on a
+server that speaks S3. At random times one of these is killed: a node (all of its processes; a new one joins),
+a service's actor, the process of a service, one of the learner's ranks, the conductor, a backend of
+PostgreSQL, that server as a whole, or the other one; conductor and servers are started again. Meanwhile a
+client of its own asks the gateway for turns, and notes those that it was told of.
 
 - *trained_twice*, *lost* (prompts, slots and turns without an end or a reason, ended sessions sampled again),
   *turns_lost* (turns that the client was told of and that are not in the record) and *hangs* (runs without a
@@ -30,6 +30,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from fuzz.bucket import BUCKET, BucketServer
 from fuzz.postgres import PostgresServer, name_of
 from fuzz.ray_nodes import add_node, pids_of, signal_all, three_nodes
 
@@ -74,8 +75,9 @@ cpus = 0.5
 cpus = 0.5
 [store]
 url = "{record}"
+objects = "{objects}"
 """
-KINDS = ("node", "actor", *MODULES, "rank", "conductor", "backend", "database")
+KINDS = ("node", "actor", *MODULES, "rank", "conductor", "backend", "database", "bucket")
 TURNS = 4
 """The turns of a session of the client."""
 ANSWER_S = 60.0
@@ -83,7 +85,7 @@ AWAY_S = 5.0
 """The longest time for which a server that was killed stays away."""
 ATTEMPTS = 20
 """Attempts to start something again on a busy machine."""
-QUESTION = {"messages": [{"role": "user", "content": "Go on."}], "max_tokens": 4}
+QUESTION = {"model": "ostinato", "messages": [{"role": "user", "content": "Go on."}], "max_tokens": 4}
 
 
 MUST_BE_ZERO = ("trained_twice", "lost", "turns_lost", "hangs")
@@ -91,8 +93,14 @@ MUST_BE_ZERO = ("trained_twice", "lost", "turns_lost", "hangs")
 
 def killed(options: argparse.Namespace) -> dict[str, Any]:
     """Return the figures of runs that were killed until there were enough kills."""
-    with TemporaryDirectory() as folder, PostgresServer() as server, three_nodes() as cluster:
-        counts = ClusterKills(Path(folder), options, cluster, server).run()
+    with (
+        TemporaryDirectory() as folder,
+        PostgresServer() as server,
+        three_nodes() as cluster,
+        BucketServer(Path(folder) / "bucket") as bucket,
+    ):
+        os.environ |= bucket.environment
+        counts = ClusterKills(Path(folder), options, cluster, server, bucket).run()
     return {
         "kills": counts["real_kills"],
         "runs": counts["runs"],
@@ -110,12 +118,18 @@ class ClusterKills(Real):
     """Runs on a cluster, killed until there were enough kills."""
 
     def __init__(
-        self, folder: Path, options: argparse.Namespace, cluster: Any, server: PostgresServer
+        self,
+        folder: Path,
+        options: argparse.Namespace,
+        cluster: Any,
+        server: PostgresServer,
+        bucket: BucketServer,
     ) -> None:
         super().__init__(folder, options)
         self._versions = options.versions
         self._cluster = cluster
         self._server = server
+        self._bucket = bucket
         self._record = ""
         self._seen = -1
 
@@ -130,7 +144,10 @@ class ClusterKills(Real):
     def _settings(self, start: Path) -> str:
         self._record, self._seen = self._server.new(), -1
         address, record = self._cluster.address, self._record.replace("+psycopg", "")
-        return PRACTICE.format(start=start, versions=self._versions, address=address, record=record)
+        objects = f"s3://{BUCKET}/{name_of(self._record)}"
+        return PRACTICE.format(
+            start=start, versions=self._versions, address=address, record=record, objects=objects
+        )
 
     def _practise(self, start: Path, name: str, *, killing: bool) -> str:
         client = Client(Run(directory=self._folder / name))
@@ -153,6 +170,7 @@ class ClusterKills(Real):
             "conductor": lambda: process.poll() is None and hit(process.pid),
             "backend": self._kill_backend,
             "database": self._kill_database,
+            "bucket": self._kill_bucket,
         }.get(kind, lambda: self._kill_one_of(kind))()
         if done:
             self.counts["real_kills"] += 1
@@ -198,6 +216,12 @@ class ClusterKills(Real):
                     raise
                 time.sleep(0.5)
         return False
+
+    def _kill_bucket(self) -> bool:
+        self._bucket.kill()
+        time.sleep(self._chance.uniform(0.0, AWAY_S))
+        self._bucket.start()
+        return True
 
 
 def hit(pid: int) -> bool:

@@ -97,12 +97,12 @@ def add_node(cluster: Any, region: str, cpus: int = 4, place: str = "place", **e
 
 
 JOIN = """
-import sys
 from fuzz.ray_nodes import patient_starts
 from ray.scripts.scripts import main
 with patient_starts():
-    main(sys.argv[1:])
+    main()
 """
+"""The program `ray`, with patience."""
 MACHINE = "/proc/sys/kernel/random/boot_id"
 IN_ITS_OWN = f'mount --bind "$0" {MACHINE} && exec "$@"'
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ostinato.store import StoreError
-from ostinato.store.config import StoreConfig, has_record, record_of, refuse_password
+from ostinato.store.config import StoreConfig, has_record, objects_of, record_of, refuse_password
 
 
 @pytest.mark.parametrize(
@@ -44,6 +44,18 @@ def test_a_url_that_cannot_be_meant_is_refused_without_its_password(url: str, re
     with pytest.raises(ValueError, match=reason) as refused:
         StoreConfig(url=url)
     assert "guessed" not in str(refused.value)
+
+
+@pytest.mark.parametrize("objects", ["memory://", "file:///weights", "weights"])
+def test_objects_that_other_machines_cannot_reach_are_refused(objects: str) -> None:
+    with pytest.raises(ValueError, match="write s3://BUCKET/PREFIX"):
+        StoreConfig(objects=objects)
+
+
+def test_the_objects_of_a_folder_are_those_that_its_settings_name_or_lie_in_it(tmp_path: Path) -> None:
+    assert objects_of(tmp_path) == str(tmp_path / "objects")
+    (tmp_path / "config.toml").write_text('[store]\nobjects = "s3://weights/run"\n')
+    assert objects_of(tmp_path) == "s3://weights/run"
 
 
 def test_a_file_has_no_password(tmp_path: Path) -> None:

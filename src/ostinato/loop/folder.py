@@ -7,7 +7,7 @@ the owner's process.
 A folder goes on while something of its schedule is not done. Meanwhile the sandbox, the engines and the
 schedule may change, between two cycles the live traffic too; any other change is refused. A finished folder
 is moved aside and a run starts afresh. Only `--fresh` deletes, and never what people left: keys, consents,
-live sessions. A database server is neither moved nor emptied: a run that starts afresh is given an empty one.
+live sessions. Databases and buckets are neither moved nor emptied: a run that starts afresh gets empty ones.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from ostinato.config import ConfigError, dump, load
 from ostinato.loop.config import FIXED, RunConfig
 from ostinato.loop.people import people
 from ostinato.loop.run import Run, write_whole
-from ostinato.store import Store
+from ostinato.store import Objects, Store
 from ostinato.store.config import StoreConfig
 from ostinato.store.sql.sqlite_file import is_open_elsewhere
 
@@ -101,7 +101,12 @@ def open_run(run: Run, config: RunConfig, *, fresh: bool) -> Opened:
 
 
 def _refuse_used(config: StoreConfig) -> None:
-    """Raise RunError for a database that a run has recorded in: one record holds one chain of weights."""
+    """Raise RunError for a bucket or database that a run has used: one record holds one chain of weights."""
+    if config.objects and Objects.open(config.objects).list():
+        raise RunError(
+            f"{config.objects} holds the objects of another run, which no run deletes or mixes with its own: "
+            "name another prefix in [store] objects"
+        )
     if not config.url:
         return
     with closing(Store.open(config.url)) as store:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from ostinato.config import read
 from ostinato.store import Store
-from ostinato.store.config import has_record, record_of
+from ostinato.store.config import has_record, objects_of, record_of
 from ostinato.store.objects import Objects
 
 T = TypeVar("T")
@@ -66,7 +66,13 @@ class Run:
         return has_record(self.directory)
 
     @property
+    def objects(self) -> str:
+        """The objects: the bucket in the run's settings, or the folder."""
+        return objects_of(self.directory)
+
+    @property
     def objects_path(self) -> Path:
+        """The folder of the objects, for a run whose settings name no bucket."""
         return self.directory / "objects"
 
     @property
@@ -84,7 +90,7 @@ class Run:
         return Store.open(self.store)
 
     def open_objects(self) -> Objects:
-        return Objects.open(self.objects_path)
+        return Objects.open(self.objects)
 
     def result(self, stage: str, schema: type[T]) -> T | None:
         """Return what a finished stage left; None while it is not finished.

@@ -44,6 +44,10 @@ KNOWN_TO_ENGINES = {"engine", "gateway", "sampler"}
 """The kinds of services that get the secret of the run's engines."""
 USE_THE_RECORD = {"gateway", "search", "sampler", "learner"}
 """The kinds of services that get the password of the record's database."""
+USE_THE_OBJECTS = {"engine", "learner"}
+"""The kinds of services that get the credentials of the bucket with the run's weights."""
+OF_CLOUDS = ("AWS_", "GOOGLE_", "AZURE_")
+"""How the names of variables begin in which buckets have their addresses and credentials."""
 NOTHING: Mapping[str, str] = {}
 
 
@@ -353,6 +357,8 @@ class Services:
         secrets = {ENGINE_SECRET: self.secret} if kind in KNOWN_TO_ENGINES else {}
         if kind in USE_THE_RECORD and PASSWORD in os.environ:
             secrets[PASSWORD] = os.environ[PASSWORD]  # a node of a cluster has another environment
+        if kind in USE_THE_OBJECTS:
+            secrets |= {name: value for name, value in os.environ.items() if name.startswith(OF_CLOUDS)}
         return secrets
 
     def _give_up(self, error: ServiceError) -> None:

@@ -222,7 +222,7 @@ def engine_settings(config: RunConfig, run: Run, version: int | None) -> EngineS
     engine = config.engine
     return EngineServerConfig(
         checkpoint=run.checkpoint(START),
-        objects=str(run.objects_path),
+        objects=run.objects,
         follow=version is None,
         version=version,
         backend=engine.backend,

@@ -9,6 +9,7 @@ from ostinato.store.sql.errors import StoreError
 
 PASSWORD = "PGPASSWORD"  # noqa: S105 - the name of the variable
 """The environment variable in which PostgreSQL's clients look for the password."""
+BUCKETS = ("s3://", "gs://", "az://")
 OF_THIS_MACHINE = {"localhost", "127.0.0.1", "::1"}
 
 
@@ -23,8 +24,16 @@ class StoreConfig:
     url: str = ""
     """The URL of a PostgreSQL database, which processes on any machine can use; empty takes a SQLite file in
     the run folder. The password is in PGPASSWORD or in ~/.pgpass, and never here."""
+    objects: str = ""
+    """The bucket of the run's weights, s3://BUCKET/PREFIX, gs://… or az://…; empty takes the run folder. Its
+    credentials are in the environment, and never here."""
 
     def __post_init__(self) -> None:
+        if self.objects and not self.objects.startswith(BUCKETS):
+            raise ValueError(
+                f"objects is {self.objects!r}: write s3://BUCKET/PREFIX, gs://… or az://…, or leave it "
+                "out for the run folder"
+            )
         if not self.url:
             return
         try:
@@ -68,6 +77,18 @@ def record_of(folder: Path) -> str:
 
     Raises StoreError when the settings cannot be read.
     """
+    return _kept(folder, "url") or str(folder / "store.db")
+
+
+def objects_of(folder: Path) -> str:
+    """Return the objects of a run folder: the bucket in the settings that the run kept, or else its folder.
+
+    Raises StoreError when the settings cannot be read.
+    """
+    return _kept(folder, "objects") or str(folder / "objects")
+
+
+def _kept(folder: Path, key: str) -> str:
     settings = folder / "config.toml"
     try:
         table = tomllib.loads(settings.read_text()).get("store", {})
@@ -75,7 +96,7 @@ def record_of(folder: Path) -> str:
         table = {}
     except (OSError, ValueError) as error:
         raise StoreError(f"{settings} cannot be read: {error}") from error
-    return str(table.get("url") or folder / "store.db")
+    return str(table.get(key, ""))
 
 
 def has_record(folder: Path) -> bool:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fuzz.bucket import BUCKET, BucketServer
 from fuzz.postgres import PASSWORD, PostgresServer, name_of
 from fuzz.practice import SHAPE
 from fuzz.ray_nodes import add_node, pids_of, signal_all
@@ -27,6 +28,7 @@ from ostinato.loop.folder import open_run
 from ostinato.loop.run import START, Run
 from ostinato.loop.stages.prepare import prepare
 from ostinato.store import Ledger
+from ostinato.sync import Subscriber
 from ostinato.types import Ending
 
 pytestmark = pytest.mark.slow
@@ -116,6 +118,28 @@ def test_three_samplers_share_one_ledger_though_one_is_killed(tmp_path: Path, st
     kill_one("ostinato.loop.stages.sampler", tmp_path / "many")
     assert process.wait() == 0, (tmp_path / "many.log").read_text()[-3000:]
     whole(tmp_path / "many")
+
+
+def test_a_run_keeps_its_weights_in_a_bucket_whose_server_is_killed(
+    tmp_path: Path, start: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, text = tmp_path / "bucket", settings(start, versions=4)
+    text += f'\n[store]\nobjects = "s3://{BUCKET}/run"\n'
+    with BucketServer(tmp_path / "held") as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        process = begin(tmp_path, "bucket", text)
+        while not (folder / "learner-practice" / "learner.jsonl").exists():
+            assert process.poll() is None, (tmp_path / "bucket.log").read_text()[-3000:]
+            time.sleep(0.1)
+        server.kill()
+        server.start()
+        assert process.wait() == 0, (tmp_path / "bucket.log").read_text()[-3000:]
+        whole(folder)
+        assert Subscriber(Run(directory=folder).open_objects()).head() == 4
+        assert not list((folder / "objects").iterdir())
+        assert begin(tmp_path, "bucket", text).wait() == 2
+        assert "holds the objects of another run" in (tmp_path / "bucket.log").read_text()
 
 
 def test_an_engine_that_stands_by_takes_the_place_of_one_that_is_killed(tmp_path: Path, start: Path) -> None:

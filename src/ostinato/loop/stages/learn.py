@@ -55,7 +55,7 @@ async def publish(shop: Shop) -> Published:
 async def restore(shop: Shop, champion: int) -> Published:
     """Publish the champion's weights as the newest version, which the next cycle learns from."""
     run = shop.run
-    settings = PutBackProcess(store=run.store, objects=str(run.objects_path), version=champion)
+    settings = PutBackProcess(store=run.store, objects=run.objects, version=champion)
     await shop.train("put-back", "ostinato.train.put_back", settings, lambda: None)
     version = max(row.version for row in shop.store.versions())
     shop.show.say(f"version {version} has the weights of version {champion} again, which stays served")
@@ -75,7 +75,7 @@ def _settings(
     run = shop.run
     return LearnerProcess(
         store=run.store,
-        objects=str(run.objects_path),
+        objects=run.objects,
         checkpoint=run.checkpoint(START),
         run_dir=run.directory / f"learner-{name}",
         until=until,

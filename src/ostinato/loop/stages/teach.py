@@ -23,7 +23,7 @@ async def teach(shop: Workshop) -> Taught:
     config, settings, run = shop.config, shop.config.teach, shop.run
     trainer_settings = SftProcess(
         store=run.store,
-        objects=str(run.objects_path),
+        objects=run.objects,
         checkpoint=run.checkpoint(START),
         out=run.checkpoint("taught"),
         run_dir=run.directory / "sft",
