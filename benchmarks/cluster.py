@@ -25,6 +25,7 @@ from fuzz.practice import SHAPE
 from fuzz.ray_nodes import three_nodes
 
 from benchmarks import store as record
+from benchmarks.cluster_cpu import CpuByProcess
 from benchmarks.cluster_kills import MUST_BE_ZERO, killed
 from benchmarks.measure import Cpu, Run, quantile, table
 from ostinato.config import load
@@ -68,13 +69,21 @@ def made(folder: Path) -> Path:
     return run.checkpoint(START)
 
 
-def practise(folder: Path, name: str, text: str, cpu: Cpu) -> dict[str, Any]:
+def practise(folder: Path, name: str, text: str, cpu: Cpu, *, trace: bool) -> dict[str, Any]:
     """Run the file to its end; return its CPU seconds and what the ledger says."""
     (folder / f"{name}.toml").write_text(text)
+    parts = CpuByProcess()
+    if trace:
+        parts.begin()
+        parts.start()
     before = cpu.seconds()
     command = [sys.executable, "-m", "ostinato", "run", str(folder / f"{name}.toml")]
     subprocess.run([*command, "--directory", str(folder / name)], check=True, stdout=subprocess.DEVNULL)
     spent = cpu.seconds() - before
+    if trace:
+        parts.end()
+        for kind, (seconds, count) in parts.so_far().items():
+            print(f"{name}: {seconds:8.2f} s {count:4.0f} {kind}", file=sys.stderr, flush=True)
     with closing(Store.open(folder / name / "store.db")) as store:
         ledger = Ledger(store)
         counts = {"trained_twice": ledger.trained_twice(), "lost": ledger.unended() + ledger.unaccounted()}
@@ -89,7 +98,7 @@ def placements(options: argparse.Namespace, cpu: Cpu) -> dict[str, Any]:
         ray = f'{text}\n[placement]\nkind = "ray"\naddress = "{cluster.address}"\n'
         for number in range(options.rounds):
             for kind, file in (("local", text), ("ray", ray)):
-                found[kind].append(practise(Path(parent), f"{kind}-{number}", file, cpu))
+                found[kind].append(practise(Path(parent), f"{kind}-{number}", file, cpu, trace=options.trace))
     both = [*found["local"], *found["ray"]]
     more = [b["cpu_s"] / a["cpu_s"] - 1 for a, b in zip(found["local"], found["ray"], strict=True)]
     overhead = quantile(more)
@@ -108,6 +117,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--rounds", type=int, default=1, help="practice stages on each placement")
     parser.add_argument("--versions", type=int, default=2)
+    parser.add_argument("--trace", action="store_true", help="say what each kind of process took")
     parser.add_argument("--kills", type=int, default=0, help="kills under runs on the cluster, instead")
     parser.add_argument("--every", type=float, default=8.0, help="mean seconds between two kills")
     parser.add_argument("--patience", type=float, default=900.0, help="seconds without a row that are a hang")
@@ -120,8 +130,8 @@ def main() -> int:
             whole.finish({**figures, "options": vars(options)}, as_json=options.json)
         return int(any(figures[each] for each in MUST_BE_ZERO))
     with Run("cluster", "ray", "sqlalchemy") as whole:
-        kept = record.figures_of(record.measured(record.read_options(SHORT), whole.cpu))
         placed = placements(options, whole.cpu)
+        kept = record.figures_of(record.measured(record.read_options(SHORT), whole.cpu))
         kills, books = kept["kills"].values(), kept["ledger"].values()
         figures = {
             **placed,

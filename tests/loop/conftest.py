@@ -36,13 +36,17 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def paths(text: str | None) -> list[str]:
+    return [path for path in (text or "").split(os.pathsep) if path]
+
+
 @pytest.fixture(scope="session")
 def cluster(modules: Path) -> Iterator[Any]:
     """Three nodes, which see the modules."""
     if find_spec("ray") is None:
         pytest.skip("ray is not installed: run `make test-ray`")
     before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = str(modules)
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(modules), *map(os.path.abspath, paths(before))])
     with three_nodes() as started:
         yield started
     os.environ.pop("PYTHONPATH")

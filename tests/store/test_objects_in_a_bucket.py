@@ -121,6 +121,13 @@ def test_an_object_is_created_once_whatever_the_bucket_answers(bucket: type[Buck
         objects.create("a", b"1")
 
 
+def test_a_bucket_that_fails_many_times_is_still_asked(bucket: type[Bucket]) -> None:
+    bucket.plan[:] = ["InternalError"] * 14
+    objects = Objects.open("s3://weights/run")
+    objects.create("a", b"1")
+    assert (objects.get("a"), len(bucket.users)) == (b"1", 15)
+
+
 def test_a_bucket_that_throttles_without_end_is_given_up_with_its_reason(
     bucket: type[Bucket], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,8 +21,13 @@ from ostinato.store.watch import Watch
 
 FULL = ("os error 28", "os error 27", "os error 122")
 """The object store's texts for a full disk: no space left on device, file too large, quota exceeded."""
-RETRIES: Any = {"max_retries": 10, "retry_timeout": timedelta(seconds=60)}
-"""A bucket that throttles, fails or does not answer is asked again, with growing pauses, up to this bound."""
+RETRIES: Any = {
+    "max_retries": 1000,
+    "retry_timeout": timedelta(seconds=60),
+    "backoff": {"init_backoff": timedelta(seconds=0.1), "max_backoff": timedelta(seconds=2), "base": 2},
+}
+"""A bucket that throttles, fails or does not answer is asked again, with growing pauses, for a minute: its
+server may have been started again by then."""
 ASKED_AGAIN = timedelta(seconds=60)
 """The time after which a profile is asked for its credentials again; it renews them before they expire."""
 MARK = "writer"

@@ -63,6 +63,9 @@ def test_the_fleet_says_how_far_each_arm_is_behind(history: RecordSource, tmp_pa
     stored = fleet.seen(dataclasses.replace(history, directory=tmp_path), OPERATOR, {})
     sizes = {link["version"]: link["stored"] for link in stored["chain"]}
     assert stored["trouble"] is None and (sizes[8], sizes[7]) == (70, 0)
+    (tmp_path / "config.toml").write_text('[store]\nobjects = "s3://weights/run"\n')
+    stored = fleet.seen(dataclasses.replace(history, directory=tmp_path), OPERATOR, {})
+    assert "lie in s3://weights/run" in stored["trouble"] and not stored["objects"]
 
 
 def test_accounts_show_no_key_and_what_a_purge_touched(history: RecordSource) -> None:

@@ -8,6 +8,7 @@ import urllib.request
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from pathlib import Path
 from statistics import median
 from typing import Any, TypeVar
 
@@ -24,7 +25,8 @@ from ostinato.dashboard.reading.base import (
     version_of,
 )
 from ostinato.dashboard.text.plain import line_of
-from ostinato.store import Objects, ObjectsError
+from ostinato.store import Objects, ObjectsError, StoreError
+from ostinato.store.config import objects_of
 from ostinato.store.sql.chunks import rows_in
 from ostinato.store.sql.schema import sessions, turns
 from ostinato.types import Arm, Checkpoint
@@ -116,12 +118,14 @@ def _stored(reading: RecordSource) -> tuple[dict[int, int] | None, str | None]:
     be there."""
     if reading.directory is None:
         return None, None
-    folder = reading.directory / "objects"
     try:
-        if not folder.is_dir():
-            return None, f"{folder} is not there: the weights cannot be listed, only their record"
-        sizes = Objects.open(folder).sizes(WEIGHTS)
-    except (ObjectsError, OSError) as error:
+        where = objects_of(reading.directory)
+        if "://" in where:
+            return None, f"the weights lie in {where}, which is not listed here: see `ostinato weights list`"
+        if not Path(where).is_dir():
+            return None, f"{where} is not there: the weights cannot be listed, only their record"
+        sizes = Objects.open(where).sizes(WEIGHTS)
+    except (ObjectsError, OSError, StoreError) as error:
         return None, f"the object store did not answer: {line_of(str(error), 200)}"
     stored: dict[int, int] = {}
     for key, size in sizes.items():
