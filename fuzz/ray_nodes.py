@@ -149,6 +149,10 @@ def pids_of(node: Any) -> list[int]:
     return found
 
 
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def is_gone(pid: int) -> bool:
     """Return whether a process has ended, even if nobody has asked for its exit status yet."""
     try:

@@ -8,18 +8,19 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fuzz.ray_nodes import add_node, is_gone, other_machine, pids_of, signal_all
+from fuzz.ray_nodes import add_node, is_gone, other_machine, parent_of, pids_of, signal_all
 from tests.loop.placement.test_contract import Settings, answers
 
 import ostinato
 from ostinato.loop import services as services_module
+from ostinato.loop.placement import ray as ray_module
 from ostinato.loop.placement.base import PlacementError
 from ostinato.loop.placement.choose import open_placement
 from ostinato.loop.placement.config import Needs, PlacementConfig
@@ -154,3 +155,35 @@ async def test_services_of_a_node_that_is_lost_move_to_another(
                 while not is_gone(pid):
                     await asyncio.sleep(0.1)
                 assert await answers(service) and service.pid == now and not is_gone(now)
+
+
+@pytest.fixture
+async def service(
+    cluster: Any, tmp_path: Path, modules: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Service]:
+    """A service on the cluster whose questions come soon."""
+    for name, seconds in (("HEALTH_S", 0.5), ("ANSWER_S", 5.0), ("MOST_SILENT", 2)):
+        monkeypatch.setattr(services_module, name, seconds)
+    monkeypatch.setattr(ray_module, "GONE_S", 2.0)
+    config = PlacementConfig(kind="ray", address=cluster.address)
+    async with Services(
+        Run(directory=tmp_path), open_placement(config, tmp_path, local_store=True)
+    ) as services:
+        started = services.start("web", "placed_server", Settings(diary=str(tmp_path / "diary")))
+        yield await services.guard(started)
+
+
+async def test_an_actor_that_hangs_is_given_up_with_its_service(service: Service) -> None:
+    """Ray does not notice: the node answers, and the actor has not ended."""
+    frozen = [parent_of(service.pid), service.pid]
+    with stopped(frozen, "hung"):
+        await is_up_again(service)
+        assert service.pid not in frozen and await answers(service)
+
+
+async def test_a_service_that_was_killed_is_started_once(service: Service) -> None:
+    """The bound of the wait for the killed one is not applied to the one that was started after it."""
+    service.kill()
+    await is_up_again(service)
+    await asyncio.sleep(2 * ray_module.GONE_S)
+    assert service.restarts == 1 and await answers(service)

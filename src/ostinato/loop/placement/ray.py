@@ -44,13 +44,15 @@ class RayPlace:
         self._node = about.node
         self.pid = 0
         self._ending: asyncio.Future[int] | None = None
+        self._waiting: asyncio.Task[None] | None = None
 
     async def start(self, command: ServiceCommand) -> None:
         try:
             self.pid = await asyncio.wait_for(self._actor.start.remote(command), HELLO_S)
         except (RayError, TimeoutError) as error:
             raise PlacementError(f"{self._node} was lost before a service could start there") from error
-        self._ending = asyncio.ensure_future(self._end())
+        self._ending = asyncio.get_running_loop().create_future()
+        self._waiting = asyncio.create_task(self._wait_for_end(self._ending))
 
     async def line(self) -> bytes:
         try:
@@ -63,12 +65,13 @@ class RayPlace:
         assert self._ending is not None
         return await asyncio.shield(self._ending)
 
-    async def _end(self) -> int:
+    async def _wait_for_end(self, ending: asyncio.Future[int]) -> None:
         try:
             status: int = await self._actor.ended.remote()
         except RayError:
-            return LOST
-        return status
+            status = LOST
+        if not ending.done():
+            ending.set_result(status)
 
     async def answers(self, timeout_s: float) -> bool:
         try:
@@ -80,14 +83,13 @@ class RayPlace:
     def kill(self) -> None:
         """Kill the child through the actor; an actor that hangs is killed with it."""
         self._actor.kill.remote()
-        asyncio.get_running_loop().call_later(GONE_S, self._give_up)
+        asyncio.get_running_loop().call_later(GONE_S, self._give_up, self._ending)
 
-    def _give_up(self) -> None:
-        if self._ending is not None and not self._ending.done():
+    def _give_up(self, ending: asyncio.Future[int] | None) -> None:
+        """Kill the actor unless the child that was killed then has ended; another one may run by now."""
+        if ending is not None and not ending.done():
             ray.kill(self._actor)
-            self._ending.cancel()
-            self._ending = asyncio.get_running_loop().create_future()
-            self._ending.set_result(LOST)
+            ending.set_result(LOST)
 
     async def stop(self) -> None:
         with contextlib.suppress(RayError, TimeoutError):
