@@ -1,15 +1,18 @@
 """A Ray cluster of three nodes on this machine, each of them real processes, with little memory.
 
-Ray gives a node up that takes longer than 30 s to start, which is no setting; here it has START_S.
+On a busy machine Ray gives a node up that starts: when its agents take longer than 15 s to say their ports, or
+all of it longer than 30 s. Neither is a setting; `patient_starts` says the ports beforehand and asks on.
 """
 
 import os
+import socket
 import subprocess
 import sys
 import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +31,9 @@ QUIET = {
     "RAY_gcs_server_port_wait_time_s": str(START_S),
     "RAY_worker_register_timeout_seconds": str(START_S),
 }
+
+PORTS = ("metrics_agent_port", "metrics_export_port", "dashboard_agent_listen_port", "runtime_env_agent_port")
+"""The ports that a node's agents say in files of the session's folder."""
 
 
 @contextmanager
@@ -60,10 +66,10 @@ def three_nodes(cpus: int = 4, noticed: dict[str, int] | None = None) -> Iterato
 
 @contextmanager
 def patient_starts() -> Iterator[None]:
-    """Let Ray wait longer for a node that starts: it asks for the node once more after each refusal."""
+    """Let Ray wait longer for a node that starts."""
     from ray._private import services
 
-    asked_once = services.get_node
+    asked_once, started = services.get_node, services.start_raylet
 
     def asked(*arguments: Any) -> Any:
         until = time.monotonic() + START_S
@@ -75,11 +81,25 @@ def patient_starts() -> Iterator[None]:
                     raise
                 time.sleep(0.2)
 
-    services.get_node = asked
+    def starting(*arguments: Any, **more: Any) -> Any:
+        given = signature(started).bind(*arguments, **more)
+        for name in PORTS:
+            port = given.arguments[name] = given.arguments.get(name) or _free_port()
+            folder, node = given.arguments["session_dir"], given.arguments["node_id"]
+            Path(folder, f"{name}_{node}").write_text(str(port))
+        return started(*given.args, **given.kwargs)
+
+    services.get_node, services.start_raylet = asked, starting
     try:
         yield
     finally:
-        services.get_node = asked_once
+        services.get_node, services.start_raylet = asked_once, started
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port: int = taken.getsockname()[1]
+        return port
 
 
 def add_node(cluster: Any, region: str, cpus: int = 4, place: str = "place", **environment: str) -> Any:
