@@ -4,10 +4,12 @@
     python -m benchmarks.cluster --kills 200 [--json]        # see cluster_kills.py; nothing else is measured
 
 A synchronous run, whose account does not depend on speed, practises with a tiny model of random weights:
-first with `[placement] kind = "local"`, then on a Ray cluster of three nodes, which are processes here.
-`ray_overhead` is the share of CPU that the run on Ray takes more, of all processes; starting and ending the
-cluster is left out, and what the cluster's own processes do meanwhile is in. `same_account` says whether both
-ledgers end in the same digest. The other figures are those of a short `benchmarks.store`, which runs first.
+first with `[placement] kind = "local"` and no cluster, then on a Ray cluster of three nodes, which are
+processes here, as it ships (`ray`) and without its own logs and measurements (`lean`). The overheads are the
+shares of CPU that those runs take more, of all processes; starting and ending the cluster is left out, and
+what the cluster's own processes do meanwhile is in. `same_account` says whether all ledgers end in the same
+digest. The other figures are those of a short `benchmarks.store`, which runs last. `--trace` prints what
+each kind of process took; the tracer's own work is in this program's.
 Needs Ray and PostgreSQL, which `make test-ray` and `make test-postgres` install.
 """
 
@@ -16,13 +18,14 @@ import asyncio
 import json
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from fuzz.practice import SHAPE
-from fuzz.ray_nodes import three_nodes
+from fuzz.ray_nodes import LEAN, three_nodes
 
 from benchmarks import store as record
 from benchmarks.cluster_cpu import CpuByProcess
@@ -59,6 +62,10 @@ SHORT = ["--seconds", "1.5", "--prompts", "12"]
 """The options of the benchmark of the record."""
 
 
+CLUSTERS: dict[str, dict[str, Any]] = {"ray": {"settings": {}}, "lean": {"settings": LEAN, "logs": False}}
+"""A cluster as it ships, and one that measures nothing and sends no logs."""
+
+
 def made(folder: Path) -> Path:
     """Make a checkpoint of a tiny model with random weights, and return it."""
     (folder / "start.toml").write_text(SHAPE)
@@ -92,24 +99,33 @@ def practise(folder: Path, name: str, text: str, cpu: Cpu, *, trace: bool) -> di
 
 
 def placements(options: argparse.Namespace, cpu: Cpu) -> dict[str, Any]:
-    found: dict[str, list[dict[str, Any]]] = {"local": [], "ray": []}
-    with TemporaryDirectory() as parent, three_nodes(noticed={}) as cluster:
+    found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in ("local", *CLUSTERS)}
+    with TemporaryDirectory() as parent:
         text = PRACTICE.format(versions=options.versions, start=made(Path(parent)))
-        ray = f'{text}\n[placement]\nkind = "ray"\naddress = "{cluster.address}"\n'
         for number in range(options.rounds):
-            for kind, file in (("local", text), ("ray", ray)):
-                found[kind].append(practise(Path(parent), f"{kind}-{number}", file, cpu, trace=options.trace))
-    both = [*found["local"], *found["ray"]]
-    more = [b["cpu_s"] / a["cpu_s"] - 1 for a, b in zip(found["local"], found["ray"], strict=True)]
-    overhead = quantile(more)
+            name = f"local-{number}"
+            found["local"].append(practise(Path(parent), name, text, cpu, trace=options.trace))
+            for kind, settings in CLUSTERS.items():
+                with three_nodes(**settings) as cluster:
+                    ray = f'{text}\n[placement]\nkind = "ray"\naddress = "{cluster.address}"\n'
+                    name = f"{kind}-{number}"
+                    found[kind].append(practise(Path(parent), name, ray, cpu, trace=options.trace))
+    both = [each for runs in found.values() for each in runs]
+    overhead = {kind: more_than(found["local"], found[kind]) for kind in CLUSTERS}
     return {
-        "ray_overhead": [overhead.value, overhead.low, overhead.high, overhead.n],
-        "cpu_s_local": [each["cpu_s"] for each in found["local"]],
-        "cpu_s_ray": [each["cpu_s"] for each in found["ray"]],
+        "ray_overhead": overhead["ray"],
+        "lean_overhead": overhead["lean"],
+        **{f"cpu_s_{kind}": [each["cpu_s"] for each in runs] for kind, runs in found.items()},
         "same_account": len({each["root"] for each in both}) == 1,
         "trained_twice": sum(each["trained_twice"] for each in both),
         "lost": sum(each["lost"] for each in both),
     }
+
+
+def more_than(local: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Return the median share of CPU that the other runs took more, its interval and their number."""
+    found = quantile([b["cpu_s"] / a["cpu_s"] - 1 for a, b in zip(local, other, strict=True)])
+    return [found.value, found.low, found.high, found.n]
 
 
 def main() -> int:

@@ -1,7 +1,7 @@
 """A Ray cluster of three nodes on this machine, each of them real processes, with little memory.
 
-On a busy machine Ray gives a node up that starts: when its agents take longer than 15 s to say their ports, or
-all of it longer than 30 s. Neither is a setting; `patient_starts` says the ports beforehand and asks on.
+On a busy machine Ray gives a node up that starts: when its agents take longer than 15 s to say their ports,
+or all of it longer than 30 s. Neither is a setting; `patient_starts` says the ports beforehand and asks on.
 """
 
 import os
@@ -36,11 +36,15 @@ PORTS = ("metrics_agent_port", "metrics_export_port", "dashboard_agent_listen_po
 """The ports that a node's agents say in files of the session's folder."""
 
 
+LEAN = {"enable_metrics_collection": False, "event_stats": False, "task_events_report_interval_ms": 0}
+"""Settings of a cluster that measures nothing about itself."""
+
+
 @contextmanager
-def three_nodes(cpus: int = 4, noticed: dict[str, int] | None = None) -> Iterator[Any]:
+def three_nodes(cpus: int = 4, settings: dict[str, Any] = NOTICED, *, logs: bool = True) -> Iterator[Any]:
     """Start the head and two further nodes, with the label `region` r1 and r2; end them afterwards.
 
-    `noticed` says how soon Ray notices a silent node, by the names of `NOTICED`, which it is without.
+    `logs` says whether a process of Ray's reads all logs and sends them to drivers.
     """
     os.environ |= QUIET
     with warnings.catch_warnings(), patient_starts():
@@ -53,7 +57,8 @@ def three_nodes(cpus: int = 4, noticed: dict[str, int] | None = None) -> Iterato
                 "num_cpus": cpus,
                 "object_store_memory": MEMORY,
                 "include_dashboard": False,
-                "_system_config": NOTICED if noticed is None else noticed,
+                "_system_config": settings,
+                "include_log_monitor": logs,
             },
         )
         try:
