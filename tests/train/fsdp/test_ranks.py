@@ -118,6 +118,14 @@ def test_a_rank_that_is_killed_ends_the_job_by_the_same_signal_and_publishes_not
 
 
 @pytest.mark.slow
+def test_a_rank_whose_launcher_has_ended_before_it_joins_ends_at_once(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "tests.train.fsdp.ranked", "start", "run", "objects", "2", "wait", "told"]
+    gone = {"TORCHELASTIC_RUN_ID": "1", "OSTINATO_LAUNCHER": "0"}
+    done = subprocess.run(words, check=False, env=environment() | gone, cwd=ROOT)
+    assert done.returncode == -signal.SIGKILL
+
+
+@pytest.mark.slow
 def test_ranks_end_with_the_process_that_started_them(tmp_path: Path) -> None:
     start, told = checkpoint(tmp_path / "start"), tmp_path / "told"
     told.mkdir()

@@ -30,6 +30,8 @@ from ostinato.train.config import TrainerConfig
 from ostinato.types import Group
 
 PR_SET_PDEATHSIG = 1
+LAUNCHER = "OSTINATO_LAUNCHER"
+"""The environment variable in which a rank finds the process id of `torchrun`, its parent."""
 log = logging.getLogger(__name__)
 PATIENCE = timedelta(minutes=30)
 """The longest time between two calls of rank 0, and the longest that one rank waits for another in one."""
@@ -192,6 +194,7 @@ def torchrun(module: str, arguments: Sequence[str], ranks: int) -> int:
         run_id=uuid.uuid4().hex,
         max_restarts=0,
     )
+    os.environ[LAUNCHER] = str(os.getpid())
     try:
         elastic_launch(config, sys.executable)("-m", module, *arguments)
     except SignalException as error:
@@ -209,6 +212,8 @@ def torchrun(module: str, arguments: Sequence[str], ranks: int) -> int:
 
 def die_with_launcher() -> None:
     """Let this rank be killed when what started it ends, even killed (Linux only): the step is done again by
-    others."""
+    others. One whose `torchrun` has ended already would wait for the other ranks in vain, and ends now."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if LAUNCHER in os.environ and os.environ[LAUNCHER] != str(os.getppid()):
+        os.kill(os.getpid(), signal.SIGKILL)
