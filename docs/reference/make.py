@@ -25,6 +25,7 @@ VARIABLES = {
     "OSTINATO_ENGINE_SECRET": "secret that a gateway sends to an engine; an engine does not start without it",
     "OSTINATO_JUDGE_KEY": "API key of the model that reads people's follow-ups (`live.judge`)",
     "OSTINATO_KEY": "API key for the gateway and for the search service",
+    "OSTINATO_LAUNCHER": "process id of what started the ranks of a trainer, which end with it",
     "OSTINATO_NODE_KEY": "key that a sandbox server sends to its nodes",
     "OSTINATO_REMOTE_KEY": "API key of a vLLM that is already there (`ostinato serve --engine`)",
     "OSTINATO_SAMPLER_KEY": "a sampler's key of the gateway, which the run gives it",
