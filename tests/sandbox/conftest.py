@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.fleet.foreign.cluster import POOL, Cluster, kubeconfig, serving
+from tests.fleet.foreign.cluster import POOL, AgentSandboxCluster, kubeconfig, serving
 
 from ostinato.fleet.choose import FOREIGN, KINDS
 from ostinato.fleet.foreign import settings
@@ -107,7 +107,9 @@ def e2b_settings(node: tuple[str, str]) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory, backends: dict[str, Backend]) -> Iterator[Cluster]:
+def cluster(
+    tmp_path_factory: pytest.TempPathFactory, backends: dict[str, Backend]
+) -> Iterator[AgentSandboxCluster]:
     """Yield a contract server of agent-sandbox."""
     with serving(tmp_path_factory.mktemp("cluster")) as served:
         yield served
@@ -116,7 +118,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, backends: dict[str, Backen
 
 
 @pytest.fixture(scope="session")
-def agent_sandbox_settings(cluster: Cluster) -> dict[str, str]:
+def agent_sandbox_settings(cluster: AgentSandboxCluster) -> dict[str, str]:
     written = cluster.folder / "kubeconfig"
     written.write_text(kubeconfig(cluster.url))
     return {"KUBECONFIG": str(written), settings.POOL: POOL, settings.ROUTER: cluster.url}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ostinato.fleet.foreign import settings
 from ostinato.fleet.foreign.backend import ForeignBackend
-from ostinato.fleet.foreign.engine import Engine
+from ostinato.fleet.foreign.engine import ForeignEngine
 from ostinato.sandbox import choose
 from ostinato.sandbox.base import Backend, SandboxError
 
@@ -31,7 +31,7 @@ async def _agent_sandbox(snapshots: Path | None) -> Backend:
     return await _foreign(AgentSandboxEngine(os.environ), snapshots)
 
 
-async def _foreign(engine: Engine, snapshots: Path | None) -> Backend:
+async def _foreign(engine: ForeignEngine, snapshots: Path | None) -> Backend:
     return ForeignBackend(engine, await choose.choose_backend("auto"), snapshots)
 
 

@@ -43,7 +43,7 @@ def _strict(schema: Any) -> Any:
     return {**made, "additionalProperties": False} if isinstance(made.get("properties"), dict) else made
 
 
-class Cluster:
+class AgentSandboxCluster:
     """The servers; `claims` are those that exist, `asked` every path that was requested."""
 
     def __init__(self, folder: Path) -> None:
@@ -195,9 +195,9 @@ def kubeconfig(url: str, token: str = TOKEN) -> str:
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[Cluster]:
+def serving(folder: Path) -> Iterator[AgentSandboxCluster]:
     """Yield a cluster that runs in a thread of its own, so that every event loop can talk to it."""
-    cluster, loop = Cluster(folder), asyncio.new_event_loop()
+    cluster, loop = AgentSandboxCluster(folder), asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
 

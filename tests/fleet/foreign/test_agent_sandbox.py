@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.fleet.foreign.cluster import Cluster
+from tests.fleet.foreign.cluster import AgentSandboxCluster
 
 from ostinato.fleet.choose import choose_backend
 from ostinato.fleet.foreign import settings
@@ -25,7 +25,7 @@ def variables(agent_sandbox_settings: dict[str, str]) -> Iterator[pytest.MonkeyP
 
 
 async def test_a_claim_is_made_and_deleted(
-    variables: pytest.MonkeyPatch, cluster: Cluster, repo: Path
+    variables: pytest.MonkeyPatch, cluster: AgentSandboxCluster, repo: Path
 ) -> None:
     backend = await choose_backend("agent-sandbox")
     assert not cluster.claims
@@ -44,7 +44,7 @@ async def refusal(wanted: str) -> None:
     assert settings.POOL in str(raised.value)
 
 
-async def test_what_is_missing_is_named(variables: pytest.MonkeyPatch, cluster: Cluster) -> None:
+async def test_what_is_missing_is_named(variables: pytest.MonkeyPatch, cluster: AgentSandboxCluster) -> None:
     variables.setenv(settings.POOL, "absent")
     await refusal("no sandbox from the pool 'absent' in 'default': SandboxWarmPoolNotFoundError")
     assert not cluster.claims
@@ -52,13 +52,13 @@ async def test_what_is_missing_is_named(variables: pytest.MonkeyPatch, cluster: 
     await refusal("no pool of agent-sandbox is named")
 
 
-async def test_a_wrong_token_is_refused(variables: pytest.MonkeyPatch, cluster: Cluster) -> None:
+async def test_a_wrong_token_is_refused(variables: pytest.MonkeyPatch, cluster: AgentSandboxCluster) -> None:
     variables.setattr(cluster, "token", "another")
     await refusal("the Kubernetes API refused: 401")
 
 
 async def test_a_runtime_that_does_not_respond_is_no_failure_of_a_session(
-    variables: pytest.MonkeyPatch, cluster: Cluster, repo: Path
+    variables: pytest.MonkeyPatch, cluster: AgentSandboxCluster, repo: Path
 ) -> None:
     backend: Backend = await choose_backend("agent-sandbox")
     sandbox = await backend.create(Spec(repo=repo))

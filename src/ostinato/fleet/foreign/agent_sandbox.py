@@ -73,7 +73,7 @@ class AgentSandboxEngine:
         return AgentSandboxMachine(api, sandbox)
 
     async def _api(self) -> ApiClient:
-        """Return a client of the Kubernetes API; the library's own would take KUBECONFIG as it was at import."""
+        """Return a client of the Kubernetes API; the library's own has KUBECONFIG as it was at import."""
         configuration = Configuration()
         try:
             config.load_incluster_config(client_configuration=configuration)

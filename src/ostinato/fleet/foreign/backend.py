@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ostinato.fleet.foreign.client import GuestClient
-from ostinato.fleet.foreign.engine import Engine
+from ostinato.fleet.foreign.engine import ForeignEngine
 from ostinato.fleet.foreign.sandbox import ForeignSandbox
 from ostinato.sandbox.base import (
     Backend,
@@ -34,7 +34,7 @@ class ForeignBackend:
     `snapshots` is the directory for snapshots, by default a temporary one that ends with the backend.
     """
 
-    def __init__(self, engine: Engine, judge: Backend, snapshots: Path | None = None) -> None:
+    def __init__(self, engine: ForeignEngine, judge: Backend, snapshots: Path | None = None) -> None:
         self.name = engine.name
         self.judge = judge
         self.capabilities = Capabilities(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import ostinato
-from ostinato.fleet.foreign.engine import Machine
+from ostinato.fleet.foreign.engine import ForeignMachine
 from ostinato.fleet.foreign.guest import SMALL
 from ostinato.fleet.protocol import archive, connect
 from ostinato.sandbox.base import EndedWithinError, SandboxError
@@ -34,7 +34,7 @@ _NEEDED = "its template needs Python 3.11 or later as `python3`, and room for fi
 class GuestClient:
     """The program in one machine. Calls may run at the same time."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: ForeignMachine) -> None:
         self.machine = machine
 
     async def open(self, repo: Path, layer: bytes | None) -> str:

@@ -7,7 +7,7 @@ LIFE_S = 3600
 """Seconds after which an engine ends a sandbox by itself, should nobody be left to end it."""
 
 
-class Machine(Protocol):
+class ForeignMachine(Protocol):
     """One sandbox of an engine, which is a file system and commands. Every call raises SandboxError when the
     engine fails, and no error of the code that runs there.
     """
@@ -30,12 +30,12 @@ class Machine(Protocol):
         """End the sandbox; does nothing when it has ended."""
 
 
-class Engine(Protocol):
+class ForeignEngine(Protocol):
     """Starts machines."""
 
     name: str
     lost: tuple[str, ...]
     """One sentence for each thing that the engine does not do, besides those of every foreign engine."""
 
-    async def start(self, labels: Mapping[str, str]) -> Machine:
+    async def start(self, labels: Mapping[str, str]) -> ForeignMachine:
         """Start a machine, which ends after LIFE_S. Raises SandboxError."""
