@@ -64,6 +64,6 @@ async def test_a_runtime_that_does_not_respond_is_no_failure_of_a_session(
     sandbox = await backend.create(Spec(repo=repo))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cluster, "runtime", False)
-        with pytest.raises(SandboxError, match="502"):
+        with pytest.raises(SandboxError, match="status 502"):
             await sandbox.changes()
     await backend.aclose()

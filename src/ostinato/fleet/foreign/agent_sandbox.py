@@ -128,4 +128,6 @@ def _failures(what: str) -> Iterator[None]:
         raise SandboxError(f"agent-sandbox: {what}: {said}; {settings.AGENT_SANDBOX}") from error
     except _FAILURES as error:
         said = f"{type(error).__name__}: {error}"
+        if isinstance(error, SandboxRequestError) and error.status_code is not None:
+            said += f" (status {error.status_code})"
         raise SandboxError(f"agent-sandbox: {what}: {said}; {settings.AGENT_SANDBOX}") from error
