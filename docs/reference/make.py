@@ -21,7 +21,12 @@ from ostinato import config
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parents[1] / "src" / "ostinato"
 VARIABLES = {
+    "OSTINATO_AGENT_SANDBOX_GATEWAY": "gateway of Kubernetes' agent-sandbox, where no router is named",
+    "OSTINATO_AGENT_SANDBOX_NAMESPACE": "namespace of the pool (default: `default`)",
+    "OSTINATO_AGENT_SANDBOX_POOL": "SandboxWarmPool that the backend `agent-sandbox` takes sandboxes from",
+    "OSTINATO_AGENT_SANDBOX_URL": "address of agent-sandbox's router",
     "OSTINATO_BENCH_KEY": "API key of the endpoints that `ostinato bench run --url` measures",
+    "OSTINATO_E2B_TEMPLATE": "template of the sandboxes of the backend `e2b` (default: `base`)",
     "OSTINATO_ENGINE_SECRET": "secret that a gateway sends to an engine; an engine does not start without it",
     "OSTINATO_JUDGE_KEY": "API key of the model that reads people's follow-ups (`live.judge`)",
     "OSTINATO_KEY": "API key for the gateway and for the search service",
@@ -129,7 +134,7 @@ def variables() -> dict[str, set[str]]:
     """Return the environment variables that the source names, each with the rooms that name it."""
     found: dict[str, set[str]] = {}
     for path in SOURCE.rglob("*.py"):
-        for name in re.findall(r"\bOSTINATO_[A-Z_]+\b", path.read_text()):
+        for name in re.findall(r"\bOSTINATO_[A-Z0-9_]+\b", path.read_text()):
             found.setdefault(name, set()).add(path.relative_to(SOURCE).parts[0].removesuffix(".py"))
     return found
 

@@ -10,8 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.fleet.foreign.cluster import POOL, AgentSandboxCluster, kubeconfig, serving
 
-from ostinato.fleet.choose import KINDS
+from ostinato.fleet.choose import FOREIGN, KINDS
+from ostinato.fleet.foreign import settings
 from ostinato.sandbox import Backend, SandboxError
 from ostinato.sandbox.choose import probe
 
@@ -85,11 +87,45 @@ def node(tmp_path_factory: pytest.TempPathFactory, backends: dict[str, Backend])
     """Yield URL and key of a node that serves the best backend of this machine."""
     state = tmp_path_factory.mktemp("node")
     with served("node", state) as url:
+        (state / "templates" / "base").mkdir()
         yield url, (state / "key").read_text()
-        if "remote" in backends:
-            asyncio.run(backends.pop("remote").aclose())
+        for name in ("remote", "e2b"):
+            if name in backends:
+                asyncio.run(backends.pop(name).aclose())
 
 
+@pytest.fixture(scope="session")
+def remote_settings(node: tuple[str, str]) -> dict[str, str]:
+    return {"OSTINATO_SANDBOX_URL": node[0], "OSTINATO_SANDBOX_KEY": node[1]}
+
+
+@pytest.fixture(scope="session")
+def e2b_settings(node: tuple[str, str]) -> dict[str, str]:
+    """Return E2B's own variables, for our node: its library speaks to it, and knows no addition of ours."""
+    url, key = node
+    return {"E2B_API_URL": url, "E2B_SANDBOX_URL": url, "E2B_API_KEY": key, "E2B_HTTP_VERSION": "1.1"}
+
+
+@pytest.fixture(scope="session")
+def cluster(
+    tmp_path_factory: pytest.TempPathFactory, backends: dict[str, Backend]
+) -> Iterator[AgentSandboxCluster]:
+    """Yield a contract server of agent-sandbox."""
+    with serving(tmp_path_factory.mktemp("cluster")) as served:
+        yield served
+        if "agent-sandbox" in backends:
+            asyncio.run(backends.pop("agent-sandbox").aclose())
+
+
+@pytest.fixture(scope="session")
+def agent_sandbox_settings(cluster: AgentSandboxCluster) -> dict[str, str]:
+    written = cluster.folder / "kubeconfig"
+    written.write_text(kubeconfig(cluster.url))
+    return {"KUBECONFIG": str(written), settings.POOL: POOL, settings.ROUTER: cluster.url}
+
+
+FAR = tuple(kind.name for kind in FOREIGN)
+"""Backends whose commands show their output at the end, and take no input."""
 MACHINES = ("gvisor", "qemu")
 """Backends that have to be installed: `make test-sandboxes` does, and runs their tests."""
 
@@ -98,13 +134,19 @@ MACHINES = ("gvisor", "qemu")
     params=[pytest.param(name, marks=[pytest.mark.machines] * (name in MACHINES)) for name in KINDS]
 )
 def backend(request: pytest.FixtureRequest, backends: dict[str, Backend]) -> Backend:
-    if request.param != "remote" or "remote" in backends:
-        return opened(request.param, backends)
-    url, key = request.getfixturevalue("node")
-    with pytest.MonkeyPatch.context() as patch:  # what other tests start must not talk to this node
-        patch.setenv("OSTINATO_SANDBOX_URL", url)
-        patch.setenv("OSTINATO_SANDBOX_KEY", key)
-        return opened("remote", backends)
+    return by_name(request, request.param, backends)
+
+
+def by_name(request: pytest.FixtureRequest, name: str, backends: dict[str, Backend]) -> Backend:
+    """Return a backend; one on a server is opened with the variables that name the server."""
+    named = f"{name}_settings".replace("-", "_")
+    if name in backends or named not in globals():
+        return opened(name, backends)
+    variables = request.getfixturevalue(named)
+    with pytest.MonkeyPatch.context() as patch:  # what other tests start must not talk to this server
+        for variable, value in variables.items():
+            patch.setenv(variable, value)
+        return opened(name, backends)
 
 
 @pytest.fixture

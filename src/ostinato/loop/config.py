@@ -195,7 +195,8 @@ class RunConfig:
 
     seed: int = 1
     sandbox: str = "auto"
-    """`ns`, `process` (no security boundary), or whichever the probe allows."""
+    """`ns`, `process` (no security boundary), or whichever the probe allows; on servers `remote`, `e2b` and
+    `agent-sandbox` (`docs/fleet.md`)."""
     model: StartConfig = field(default_factory=StartConfig)
     engine: EnginesConfig = field(default_factory=EnginesConfig)
     tasks: TasksConfig = field(default_factory=TasksConfig)

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 MAX_FILE_BYTES = 16 * 2**20
 """The size of the largest file that `read` and `write` accept."""
@@ -385,3 +385,12 @@ class Backend(Protocol):
 
     async def aclose(self) -> None:
         """Destroy every sandbox and the processes that serve them; snapshots in a given directory stay."""
+
+
+@runtime_checkable
+class JudgedElsewhere(Protocol):
+    """A backend whose sandboxes can do too little for an exam: another one holds it, from the changes."""
+
+    @property
+    def judge(self) -> Backend:
+        """The backend that holds the exams."""

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from ostinato.fleet.protocol import connect
 from ostinato.sandbox import SandboxError, SandboxPathError, Unsupported
+from ostinato.sandbox.base import ChangesError, EndedWithinError
 
 OBJECTS = st.dictionaries(st.text(max_size=5), st.text() | st.integers() | st.none(), max_size=4)
 
@@ -71,3 +72,10 @@ def test_an_exception_arrives_as_it_was_raised(error: Exception) -> None:
 def test_a_bug_is_not_converted_to_a_response() -> None:
     assert connect.to_error(KeyError("x")) is None
     assert isinstance(connect.from_error({"code": 500, "message": "?"}), SandboxError)
+
+
+@pytest.mark.parametrize("error", [ChangesError("too large"), EndedWithinError("it removed its repository")])
+def test_what_the_code_in_a_sandbox_did_stays_its_fault(error: SandboxError) -> None:
+    sent = connect.to_error(error)
+    assert sent is not None
+    assert type(connect.from_error(sent.body())) is type(error)

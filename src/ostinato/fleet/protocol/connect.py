@@ -14,7 +14,13 @@ import struct
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from ostinato.sandbox.base import SandboxError, SandboxPathError, Unsupported
+from ostinato.sandbox.base import (
+    ChangesError,
+    EndedWithinError,
+    SandboxError,
+    SandboxPathError,
+    Unsupported,
+)
 
 END, COMPRESSED = 0x02, 0x01
 MAX_ENVELOPE = 32 * 2**20
@@ -41,6 +47,8 @@ _CODES: list[tuple[type[Exception], str]] = [
     (IsADirectoryError, "invalid_argument"),
     (NotADirectoryError, "invalid_argument"),
     (SandboxPathError, "invalid_argument"),
+    (ChangesError, "failed_precondition"),
+    (EndedWithinError, "failed_precondition"),
     (BrokenPipeError, "failed_precondition"),
     (Unsupported, "unimplemented"),
     (SandboxError, "internal"),

@@ -20,6 +20,7 @@ from ostinato.sandbox.base import (
     ChangesError,
     EndedWithinError,
     Exam,
+    JudgedElsewhere,
     Limits,
     SandboxError,
     SandboxPathError,
@@ -57,7 +58,7 @@ class Verification:
 
 
 class Verifier:
-    """A runner of hidden tests in sandboxes of `backend`.
+    """A runner of hidden tests in sandboxes of `backend`, or of the one that holds its exams.
 
     `limits` are those of each sandbox, by default what the task needs; a run has at most the task's own time.
     `variations` is how often a passed exam is repeated, each time in another order; 0 only if the caller
@@ -65,10 +66,10 @@ class Verifier:
     """
 
     def __init__(self, backend: Backend, limits: Limits | None = None, *, variations: int = 1) -> None:
-        self._backend = backend
+        self._backend = backend.judge if isinstance(backend, JudgedElsewhere) else backend
         self._limits = limits
         self._variations = variations
-        self._witness = Witness(backend)
+        self._witness = Witness(self._backend)
 
     async def verify(self, task: Task, changes: Mapping[str, bytes | None]) -> Verification:
         """Judge the pristine repository with `changes` (path to content, None to delete).

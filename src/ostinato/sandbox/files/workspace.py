@@ -1,7 +1,7 @@
 """The repository of a sandbox as its agent sees it, with all that was written to it."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from ostinato.sandbox.files import layer, overlay, rootfs, tree
@@ -64,15 +64,15 @@ class OverlayWorkspace:
 
 
 class DirectoryWorkspace:
-    """Any directory; files that differ from when this object was made count as written.
+    """Any directory; files that differ from `base`, by default their state now, count as written.
 
     With `git`, `.git` is compared too, which packing needs.
     """
 
-    def __init__(self, root: str, *, git: bool = True) -> None:
+    def __init__(self, root: str, *, git: bool = True, base: Mapping[str, Stamp] | None = None) -> None:
         self.root = root
         self._git = git
-        self._base = self._stamps()
+        self.base = self._stamps() if base is None else base
 
     def open_up(self) -> None:
         tree.open_up(self.root)
@@ -83,7 +83,7 @@ class DirectoryWorkspace:
     def changes(self, most: int) -> dict[str, bytes | None]:
         touched = self._touched(self._stamps(), git=False)
         changes = tree.bounded(((path, tree.content(self.root, path)) for path in touched), most)
-        return {path: data for path, data in changes.items() if data is not None or path in self._base}
+        return {path: data for path, data in changes.items() if data is not None or path in self.base}
 
     def pack(self) -> Iterator[bytes]:
         now = self._stamps()
@@ -100,7 +100,7 @@ class DirectoryWorkspace:
         return sum(now[path][1] for path in self._touched(now, git=True) if path in now)
 
     def _touched(self, now: dict[str, Stamp], *, git: bool) -> list[str]:
-        paths = (path for path in now.keys() | self._base.keys() if now.get(path) != self._base.get(path))
+        paths = (path for path in now.keys() | self.base.keys() if now.get(path) != self.base.get(path))
         return sorted(path for path in paths if git or not f"{path}/".startswith(f"{tree.GIT}/"))
 
     def _stamps(self) -> dict[str, Stamp]:

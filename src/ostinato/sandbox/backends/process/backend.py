@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from ostinato.sandbox.backends.environment import COMMAND_ENVIRONMENT
-from ostinato.sandbox.backends.process.command import LocalProcess
+from ostinato.sandbox.backends.process.command import LocalProcess, capped
 from ostinato.sandbox.base import (
     Capabilities,
     Exam,
@@ -184,11 +184,7 @@ class ProcessSandbox:
     def _argv(self, command: str) -> list[str]:
         if self._scratch is None:
             return ["/bin/sh", "-c", command]
-        limits = self._limits
-        capped = f"ulimit -t {limits.cpu_s}; ulimit -f {limits.disk_mb * 2048}; "
-        if sys.platform == "linux":
-            capped += f"ulimit -v {limits.memory_mb * 1024}; "
-        return ["/bin/sh", "-c", capped + 'exec /bin/sh -c "$0"', command]
+        return capped(command, self._limits)
 
     def _environment(self) -> dict[str, str]:
         if self._scratch is None:

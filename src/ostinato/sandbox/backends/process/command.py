@@ -3,12 +3,13 @@
 import asyncio
 import os
 import signal
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from ostinato.sandbox.base import ExecResult, SandboxError
+from ostinato.sandbox.base import ExecResult, Limits, SandboxError
 from ostinato.sandbox.linux import stray_processes
 from ostinato.sandbox.protocol.frames import CHUNK, WINDOW
 from ostinato.sandbox.protocol.stream import OutputStream
@@ -115,6 +116,11 @@ class LocalProcess:
             duration_s=time.monotonic() - started,
         )
 
+    @property
+    def pid(self) -> int:
+        """Its process group, too."""
+        return self._process.pid
+
     def output(self) -> AsyncIterator[bytes]:
         return self._stream.read()
 
@@ -145,6 +151,14 @@ class LocalProcess:
         """End the command now, even while a caller waits for it."""
         await self.signal(signal.SIGKILL)
         await asyncio.shield(self._finished)
+
+
+def capped(command: str, limits: Limits) -> list[str]:
+    """Return the arguments that run `command` with `sh -c` under the limits of one process."""
+    most = f"ulimit -t {limits.cpu_s}; ulimit -f {limits.disk_mb * 2048}; "
+    if sys.platform == "linux":
+        most += f"ulimit -v {limits.memory_mb * 1024}; "
+    return ["/bin/sh", "-c", most + 'exec /bin/sh -c "$0"', command]
 
 
 async def _wait(process: asyncio.subprocess.Process, wall_s: float, mark: str | None) -> bool:
