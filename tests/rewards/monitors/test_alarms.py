@@ -174,9 +174,7 @@ def test_a_drift_names_the_session_with_which_it_began() -> None:
 
 def test_functions_that_begin_the_text_of_a_call_are_counted() -> None:
     """Cut into calls, every function begins one: an edit for each was no function at all."""
-    calls = [
-        f'<tool_call>\n{{"name": "edit", "arguments": {{"new": "def part_{i}():\\n    pass\\n"}}}}\n</tool_call>'
-        for i in range(8)
-    ]
+    call = '<tool_call>\n{"name": "edit", "arguments": {"new": "def part():\\n    pass\\n"}}\n</tool_call>'
+    calls = [call] * 8
     cut = replace(honest(0, random.Random(0)), calls=calls)
     assert BEHAVIOURS["splitting"](cut) == pytest.approx(100 * 8 / 40)
