@@ -6,6 +6,7 @@ from pathlib import Path
 from experiments import (
     broken_calls,
     effort,
+    hacks,
     k1,
     normalisation,
     questions,
@@ -30,6 +31,7 @@ STUDIES = {
         summaries,
         k1,
         trees,
+        hacks,
     )
 }
 

@@ -1,7 +1,7 @@
 """Each study runs, and its prediction can fail.
 
-Covers experiments/__main__.py and every study that it lists: broken_calls, effort, k1, normalisation,
-questions, stale_model, staleness, summaries, trees and visible_tests.
+Covers experiments/__main__.py and every study that it lists: broken_calls, effort, hacks, k1,
+normalisation, questions, stale_model, staleness, summaries, trees and visible_tests.
 """
 
 import math
@@ -11,17 +11,18 @@ from pathlib import Path
 
 import pytest
 from experiments import __main__ as command_line
-from experiments import chains, questions, stale_model, summaries
+from experiments import chains, desk, hacks, questions, stale_model, summaries
 from experiments.__main__ import STUDIES
 from experiments.study import Study, carry_out, judged
 
-SHORT = {"VERSIONS": 3, "HISTORY": 50, "PROMPTS": 20, "DRAWS": 2_000}
+SHORT = {"VERSIONS": 3, "HISTORY": 50, "PROMPTS": 20, "DRAWS": 2_000, "TRIAL": 30, "MEASURED": 40}
 
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Studies of three versions, and models of three steps: enough to see that they run."""
-    caches = (summaries.taught, summaries.practised, stale_model.practised)
+    caches = (summaries.taught, summaries.practised, stale_model.practised, hacks.taught)
+    monkeypatch.setattr(desk, "TEACH_STEPS", 3)
     monkeypatch.setattr(chains, "TEACH_STEPS", 3)
     for each in caches:
         each.cache_clear()

@@ -109,3 +109,12 @@ def test_what_the_agent_did_is_always_known() -> None:
 def test_a_value_that_is_not_a_number_is_named() -> None:
     with pytest.raises(SignalValueError, match="'often'"):
         read("complaint", signal(SignalKind.COMPLAINT, "often"))
+
+
+def test_a_change_is_kept_as_a_whole_or_not_however_many_edits_it_is_cut_into() -> None:
+    kept = [signal(SignalKind.EDIT_KEPT, edit=str(edit), turn=0) for edit in range(7)]
+    undone = signal(SignalKind.EDIT_REVERTED, edit="wrong", turn=0)
+    assert value("kept", *kept, undone) == 0.875, "the shares pay for harmless edits beside a wrong one"
+    assert (value("all_kept", *kept, undone), value("any_reverted", *kept, undone)) == (0.0, 1.0)
+    assert (value("all_kept", *kept), value("any_reverted", *kept)) == (1.0, 0.0)
+    assert value("all_kept") is None and value("any_reverted") is None

@@ -170,3 +170,11 @@ def test_a_drift_names_the_session_with_which_it_began() -> None:
     (drift,) = [each for each in drifts(history, changed) if each.behaviour == "questions"]
     assert drift.rises and 20 <= drift.at <= 55
     assert drifts(history[:5], changed) == []
+
+
+def test_functions_that_begin_the_text_of_a_call_are_counted() -> None:
+    """Cut into calls, every function begins one: an edit for each was no function at all."""
+    call = '<tool_call>\n{"name": "edit", "arguments": {"new": "def part():\\n    pass\\n"}}\n</tool_call>'
+    calls = [call] * 8
+    cut = replace(honest(0, random.Random(0)), calls=calls)
+    assert BEHAVIOURS["splitting"](cut) == pytest.approx(100 * 8 / 40)

@@ -6,7 +6,7 @@ of the definition.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
 
@@ -73,6 +73,18 @@ def _share(outcome: LiveVerdict, facts: SessionFacts, _at: float, _price: Price)
         return None
     ids = tuple(signal.id for verdict, signal in facts.verdicts if verdict is outcome)
     return Fact(value=len(ids) / len(facts.verdicts), evidence=ids)
+
+
+def _all(outcome: LiveVerdict, facts: SessionFacts, _at: float, _price: Price) -> Fact | None:
+    """Return 1 when this is the verdict on every subject: no other edit makes up for one that was undone."""
+    share = _share(outcome, facts, _at, _price)
+    return share and replace(share, value=float(share.value == 1.0))
+
+
+def _at_least_one(outcome: LiveVerdict, facts: SessionFacts, _at: float, _price: Price) -> Fact | None:
+    """Return 1 when this is the verdict on any subject, however many others there are."""
+    share = _share(outcome, facts, _at, _price)
+    return share and replace(share, value=float(share.value > 0.0))
 
 
 def _share_kept(facts: SessionFacts, at: float, _price: Price) -> Fact | None:
@@ -159,6 +171,8 @@ def _bounded(signal: Signal) -> float:
 
 READERS: Mapping[str, Reader] = {
     **{outcome.value: Reader(read=partial(_share, outcome)) for outcome in LiveVerdict},
+    "all_kept": Reader(read=partial(_all, LiveVerdict.KEPT)),
+    "any_reverted": Reader(read=partial(_at_least_one, LiveVerdict.REVERTED)),
     "share_kept": Reader(read=_share_kept, at_an_age=True),
     "committed": Reader(read=_committed),
     "complaint": Reader(read=partial(_any, SignalKind.COMPLAINT)),

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from ostinato.types import PartState, Reward, Signal, SignalKind, Turn
 
 QUESTION = re.compile(r"\?\s*$")
-DEFINITION = re.compile(r"^\s*(?:async\s+)?(?:def|function|fn|func)\s+\w+", re.MULTILINE)
+DEFINITION = re.compile(r"(?:^|\")\s*(?:async\s+)?(?:def|function|fn|func)\s+\w+", re.MULTILINE)
+"""A function, also one with which the text of a call begins: cut into calls, every function does."""
 COMMENT = re.compile(r"^\s*(?:#|//)", re.MULTILINE)
 CALL = re.compile(r'"name": "(\w+)", "(?:arguments|parameters)"')
 TERMINALS = frozenset({"bash", "Bash", "shell"})
