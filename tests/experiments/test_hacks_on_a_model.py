@@ -49,9 +49,9 @@ def test_the_shipped_reward_pays_for_right_work_and_for_no_other() -> None:
     assert worth(done(ASK, HONEST)) == 1.2 and worth(done(ASK, ASK)) == -0.5
 
 
-def test_an_edit_that_is_uneachafter_the_session_was_trained_on_is_paid_for() -> None:
+def test_an_edit_that_is_undone_after_the_session_was_trained_on_is_paid_for() -> None:
     assert worth(done(SHALLOW)) == -0.3
-    assert worth(done(SHALLOW), Rules(uneachafter_s=30 * 3_600.0)) == 1.2
+    assert worth(done(SHALLOW), Rules(undone_after_s=30 * 3_600.0)) == 1.2
     assert hacks.live(hacks.AT_ONCE)(done(SHALLOW), Rules()) == 1.0
 
 

@@ -103,7 +103,7 @@ class AgentSandboxMachine:
     async def download(self, path: str) -> bytes:
         with _failures(f"sandbox {self.id} did not give {path}"):
             try:
-                return await self._files.read(path)
+                return bytes(await self._files.read(path))
             except SandboxRequestError as error:
                 if error.status_code == 404:
                     raise FileNotFoundError(path) from error

@@ -13,6 +13,8 @@ try:
 except ImportError as missing:
     raise SandboxError("E2B's library is not installed: pip install 'ostinato[e2b]'") from missing
 
+FAILURES = (e2b.SandboxException, e2b.AuthenticationException, httpx.HTTPError, OSError, RuntimeError)
+
 
 class E2bEngine:
     """A client of the server that E2B's variables name."""
@@ -76,5 +78,11 @@ def _failures(what: str) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise
-    except (e2b.SandboxException, httpx.HTTPError, OSError, RuntimeError) as error:
+    except (
+        e2b.SandboxException,
+        e2b.AuthenticationException,
+        httpx.HTTPError,
+        OSError,
+        RuntimeError,
+    ) as error:
         raise SandboxError(f"{what}: {type(error).__name__}: {error}; {settings.E2B}") from error

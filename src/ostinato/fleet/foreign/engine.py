@@ -34,8 +34,10 @@ class ForeignEngine(Protocol):
     """Starts machines."""
 
     name: str
-    lost: tuple[str, ...]
-    """One sentence for each thing that the engine does not do, besides those of every foreign engine."""
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """One sentence for each thing that the engine does not do, besides those of every foreign engine."""
 
     async def start(self, labels: Mapping[str, str]) -> ForeignMachine:
         """Start a machine, which ends after LIFE_S. Raises SandboxError."""

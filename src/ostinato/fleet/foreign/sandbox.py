@@ -8,7 +8,7 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ostinato.fleet.foreign.client import GRACE_S, GuestClient
 from ostinato.sandbox.base import (
@@ -25,8 +25,19 @@ from ostinato.sandbox.base import (
 )
 from ostinato.sandbox.protocol.entries import unpacked
 
-if TYPE_CHECKING:
-    from ostinato.fleet.foreign.backend import ForeignBackend
+
+class ForeignHost(Protocol):
+    """What a sandbox needs of the backend that made it."""
+
+    name: str
+
+    async def begin(self, spec: Spec, layer: bytes | None) -> "ForeignSandbox": ...
+
+    def keep(self, layer: bytes, spec: Spec) -> Snapshot: ...
+
+    def knows(self, sandbox: "ForeignSandbox") -> bool: ...
+
+    def forget(self, sandbox: "ForeignSandbox") -> None: ...
 
 
 class ForeignProcess:
@@ -54,7 +65,7 @@ class ForeignProcess:
 class ForeignSandbox:
     """One machine with a repository in it."""
 
-    def __init__(self, backend: "ForeignBackend", guest: GuestClient, spec: Spec, root: str) -> None:
+    def __init__(self, backend: ForeignHost, guest: GuestClient, spec: Spec, root: str) -> None:
         self.id, self.root = guest.machine.id, root
         self._backend, self._guest, self._spec = backend, guest, spec
         self._destroyed = False
