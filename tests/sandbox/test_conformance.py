@@ -525,6 +525,7 @@ async def test_usage_is_reported(backend: Backend, repo: Path) -> None:
     try:
         before = await sandbox.usage()
     except Unsupported as error:
+        await sandbox.destroy()
         pytest.skip(str(error))
     await sandbox.exec(
         "head -c 2000000 /dev/urandom > big; i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"

@@ -55,7 +55,8 @@ async def test_a_practice_session_is_held_there_and_judged_here(
 async def test_the_changes_of_a_sandbox_are_judged(foreign: Backend, tmp_path: Path) -> None:
     task = provide(sample("train", 7), tmp_path / "task")
     sandbox = await foreign.create(Spec(repo=task.repo))
-    solved = await sandbox.exec((tmp_path / "task" / "solution" / "solve.sh").read_text())
+    script = (tmp_path / "task" / "solution" / "solve.sh").read_text()
+    solved = await sandbox.exec(f"REPO=.\n{script}")  # a command begins in the repository
     assert solved.exit_code == 0, solved.output
     changes = await sandbox.changes()
     await sandbox.destroy()
