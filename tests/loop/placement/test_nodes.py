@@ -20,7 +20,6 @@ from tests.loop.placement.test_contract import Settings, answers
 
 import ostinato
 from ostinato.loop import services as services_module
-from ostinato.loop.placement import ray as ray_module
 from ostinato.loop.placement.base import PlacementError
 from ostinato.loop.placement.choose import open_placement
 from ostinato.loop.placement.config import Needs, PlacementConfig
@@ -28,6 +27,9 @@ from ostinato.loop.run import Run
 from ostinato.loop.services import Service, Services
 
 pytestmark = pytest.mark.ray
+
+SOON_S = 2.0
+"""The bound of a wait for an actor that goes, in place of the package's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +166,7 @@ async def service(
     """A service on the cluster whose questions come soon."""
     for name, seconds in (("HEALTH_S", 0.5), ("ANSWER_S", 5.0), ("MOST_SILENT", 2)):
         monkeypatch.setattr(services_module, name, seconds)
-    monkeypatch.setattr(ray_module, "GONE_S", 2.0)
+    monkeypatch.setattr("ostinato.loop.placement.ray.GONE_S", SOON_S)
     config = PlacementConfig(kind="ray", address=cluster.address)
     async with Services(
         Run(directory=tmp_path), open_placement(config, tmp_path, local_store=True)
@@ -185,5 +187,5 @@ async def test_a_service_that_was_killed_is_started_once(service: Service) -> No
     """The bound of the wait for the killed one is not applied to the one that was started after it."""
     service.kill()
     await is_up_again(service)
-    await asyncio.sleep(2 * ray_module.GONE_S)
+    await asyncio.sleep(2 * SOON_S)
     assert service.restarts == 1 and await answers(service)

@@ -72,7 +72,7 @@ MUTATIONS: dict[str, tuple[object, str, object]] = {
     "a version before the newest is not settled": (Learner, "_settle_earlier", do_nothing),
     "claims are not released": (Ledger, "release", do_nothing),
 }
-SHOWN_FROM = {"newer signals are not looked for": 20, "a version before the newest is not settled": 340}
+SHOWN_FROM = {"newer signals are not looked for": 20, "a version before the newest is not settled": 760}
 """The seed to begin with for defects that few schedules show, so that the search is short."""
 
 
