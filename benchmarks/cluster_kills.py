@@ -182,7 +182,7 @@ class ClusterKills(Real):
 
         def wanted(words: list[str]) -> bool:
             if kind == "actor":
-                return words[0].startswith("ray::ServiceKeeper")
+                return words[0].startswith("ray::ServiceActor")
             return MODULES["trainer" if kind == "rank" else kind] in words
 
         victims = descendants(os.getpid(), wanted)

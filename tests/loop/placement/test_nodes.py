@@ -189,3 +189,25 @@ async def test_a_service_that_was_killed_is_started_once(service: Service) -> No
     await is_up_again(service)
     await asyncio.sleep(2 * SOON_S)
     assert service.restarts == 1 and await answers(service)
+
+
+async def test_the_services_of_a_node_share_one_actor_and_come_back_when_it_dies(
+    cluster: Any, tmp_path: Path, modules: Path
+) -> None:
+    """Four services on three nodes, so that two of them share one."""
+    config = PlacementConfig(kind="ray", address=cluster.address)
+    placement = open_placement(config, tmp_path, local_store=True)
+    async with Services(Run(directory=tmp_path), placement) as services:
+        started = [
+            await services.start(f"web-{number}", "placed_server", Settings(diary=str(tmp_path / "diary")))
+            for number in range(4)
+        ]
+        actors = [parent_of(service.pid) for service in started]
+        shared = next(actor for actor in actors if actors.count(actor) > 1)
+        of_it = [service for service, actor in zip(started, actors, strict=True) if actor == shared]
+        signal_all([shared], signal.SIGKILL)
+        for service in of_it:
+            await services.guard(is_up_again(service))
+        assert all([await answers(service) for service in started])
+        assert [service.restarts for service in started] == [int(service in of_it) for service in started]
+        assert len(set(actors)) <= 3 and shared not in {parent_of(service.pid) for service in started}

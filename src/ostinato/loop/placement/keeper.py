@@ -1,13 +1,12 @@
-"""The actor that keeps one service on a node of a Ray cluster: it starts children as a laptop does.
+"""What keeps one service in an actor on a node of a Ray cluster: it starts children as a laptop does.
 
-The child is killed when the actor's process ends, so nothing outlives a service that Ray has ended. It is
+The child is killed when the actor's process ends, so nothing outlives an actor that Ray has ended. It is
 killed too when the conductor, which asks every few seconds, has not asked for long: then this node hung, or
 was cut off, and the service has been started elsewhere.
 """
 
 import asyncio
 import logging
-import os
 import signal
 import time
 
@@ -31,12 +30,8 @@ class ServiceKeeper:
         self._asked: float | None = None
         self._watch: asyncio.Task[None] | None = None
 
-    async def hello(self) -> int:
-        return os.getpid()
-
-    async def ping(self) -> int:
+    async def ping(self) -> None:
         self._asked = time.monotonic()
-        return os.getpid()
 
     async def start(self, command: ServiceCommand) -> int:
         self._asked = None  # while the service gets ready, nobody asks
@@ -64,3 +59,9 @@ class ServiceKeeper:
 
     async def stop(self) -> None:
         await self._place.stop()
+
+    async def leave(self) -> None:
+        """Kill the child, if one runs, and watch over it no longer."""
+        if self._watch is not None:
+            self._watch.cancel()
+            self._place.kill()

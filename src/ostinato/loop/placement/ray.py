@@ -1,15 +1,16 @@
-"""Services on the nodes of a Ray cluster: an actor for each, which starts the same child as a laptop does.
+"""Services on the nodes of a Ray cluster: an actor on each, which starts the same children as a laptop does.
 
-Ray finds the node and notices its death; whether a service is started again is decided in `services.py`, as
-on a laptop. The actors belong to this process: when it ends, killed or not, Ray ends them, and the next run
-from the same folder ends those that are left.
+Ray finds room and notices the death of a node; whether a service is started again is decided in
+`services.py`, as on a laptop. A service that wants a GPU, or another resource with a name, has an actor of
+its own, because Ray shows an actor only its share of them. The actors belong to this process: when it ends,
+killed or not, Ray ends them, and the next run from the same folder ends those that are left.
 """
 
 import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,35 +21,34 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from ostinato.loop.placement.base import LOST, PlacementError, ServiceCommand
 from ostinato.loop.placement.config import Needs, PlacementConfig
-from ostinato.loop.placement.keeper import ServiceKeeper
-from ostinato.loop.placement.nodes import HELLO_S, Hello, KnownNodes
+from ostinato.loop.placement.nodes import HELLO_S, NAMESPACE, KnownNodes, Node, new_actor
 
-log = logging.getLogger(__name__)
-NAMESPACE = "ostinato"
 ROOM_S = 60.0
 """The longest wait for room that the cluster has and that is in use."""
 GONE_S = 20.0
 """Seconds after a kill in which the actor must say that its child ended; then its host counts as lost."""
-SILENT_S = 120.0
-"""Seconds without a question after which an actor ends its child. The conductor asks at least every 70, and
-gives a silent service up after 160."""
 
 
 class RayPlace:
-    """Room on a node: a placement group of one bundle, and an actor in it."""
+    """Room on a node for the service `name`: a placement group of one bundle, and the actor that keeps it.
 
-    def __init__(self, actor: Any, group: Any, about: Hello) -> None:
-        self._actor = actor
+    `own` is the actor of a service that does not share the node's.
+    """
+
+    def __init__(self, name: str, node: Node, group: Any, own: Any = None) -> None:
+        self._name = name
         self._group = group
-        self.host = about.host
-        self._node = about.node
+        self._own = own
+        self._actor = own or node.actor
+        self.host = node.about.host
+        self._node = node.about.node
         self.pid = 0
         self._ending: asyncio.Future[int] | None = None
         self._waiting: asyncio.Task[None] | None = None
 
     async def start(self, command: ServiceCommand) -> None:
         try:
-            self.pid = await asyncio.wait_for(self._actor.start.remote(command), HELLO_S)
+            self.pid = await asyncio.wait_for(self._ask("start", command), HELLO_S)
         except (RayError, TimeoutError) as error:
             raise PlacementError(f"{self._node} was lost before a service could start there") from error
         self._ending = asyncio.get_running_loop().create_future()
@@ -56,7 +56,7 @@ class RayPlace:
 
     async def line(self) -> bytes:
         try:
-            line: bytes = await self._actor.line.remote()
+            line: bytes = await self._ask("line")
         except RayError:
             return b""
         return line
@@ -67,7 +67,7 @@ class RayPlace:
 
     async def _wait_for_end(self, ending: asyncio.Future[int]) -> None:
         try:
-            status: int = await self._actor.ended.remote()
+            status: int = await self._ask("ended")
         except RayError:
             status = LOST
         if not ending.done():
@@ -75,14 +75,14 @@ class RayPlace:
 
     async def answers(self, timeout_s: float) -> bool:
         try:
-            await asyncio.wait_for(self._actor.ping.remote(), timeout_s)
+            await asyncio.wait_for(self._ask("ping"), timeout_s)
         except (RayError, TimeoutError):
             return False
         return True
 
     def kill(self) -> None:
         """Kill the child through the actor; an actor that hangs is killed with it."""
-        self._actor.kill.remote()
+        self._ask("kill")
         asyncio.get_running_loop().call_later(GONE_S, self._give_up, self._ending)
 
     def _give_up(self, ending: asyncio.Future[int] | None) -> None:
@@ -93,12 +93,20 @@ class RayPlace:
 
     async def stop(self) -> None:
         with contextlib.suppress(RayError, TimeoutError):
-            await asyncio.wait_for(self._actor.stop.remote(), GONE_S)
+            await asyncio.wait_for(self._ask("stop"), GONE_S)
 
     async def leave(self) -> None:
-        with contextlib.suppress(RayError):
-            ray.kill(self._actor)
+        """Give the room back without waiting: an actor that hangs ends the child when it wakes."""
+        if self._own is None:
+            self._ask("leave")
+        else:
+            ray.kill(self._own)
         remove_placement_group(self._group)
+
+    def _ask(self, call: str, *arguments: Any) -> Awaitable[Any]:
+        """Call the ServiceKeeper of this service."""
+        answer: Awaitable[Any] = self._actor.ask.remote(self._name, call, *arguments)
+        return answer
 
 
 class RayPlacement:
@@ -114,29 +122,29 @@ class RayPlacement:
 
     async def find(self, name: str, kind: str) -> RayPlace:
         needs = self._resources.get(kind, Needs())
-        label = f"{self._directory}:{name}"
-        await _end_predecessor(label)
         group = await self._room(kind, needs)
         try:
             (id,) = placement_group_table(group)["bundles_to_node_id"].values()
-            about = await self._nodes.known(id)
+            node = await self._nodes.known(id)
+            own = await self._own_actor(name, needs, group) if needs.gpus or needs.custom else None
         except PlacementError:
             remove_placement_group(group)
             raise
-        actor = ray.remote(ServiceKeeper).options(
-            name=label,
-            namespace=NAMESPACE,
+        return RayPlace(name, node, group, own)
+
+    async def _own_actor(self, name: str, needs: Needs, group: Any) -> Any:
+        actor = await new_actor(
+            f"{self._directory}:{name}",
             num_cpus=needs.cpus,
             num_gpus=needs.gpus,
             resources=dict(needs.custom),
             scheduling_strategy=PlacementGroupSchedulingStrategy(group),
-        ).remote(SILENT_S)  # fmt: skip
+        )
         try:
             await asyncio.wait_for(actor.hello.remote(), HELLO_S)
         except (RayError, TimeoutError) as error:
-            remove_placement_group(group)
             raise PlacementError(f"{name} got no actor within {HELLO_S:.0f} s: {error}") from error
-        return RayPlace(actor, group, about)
+        return actor
 
     async def reserve(self, kinds: list[str]) -> None:
         wanted = [(kind, self._resources.get(kind, Needs())) for kind in kinds]
@@ -173,20 +181,6 @@ def _join(address: str) -> None:
             f"no Ray cluster answers at {address}: start one with `ray start --head`, or correct "
             f"[placement] address ({error})"
         ) from error
-
-
-async def _end_predecessor(label: str) -> None:
-    """End the actor that an earlier conductor of the same folder left, and wait until it is gone."""
-    for _ in range(int(ROOM_S)):
-        try:
-            actor = ray.get_actor(label, namespace=NAMESPACE)
-        except ValueError:
-            return
-        log.warning("an earlier run left %s, which is ended", label)
-        with contextlib.suppress(RayError):
-            ray.kill(actor)
-        await asyncio.sleep(1.0)
-    raise PlacementError(f"the actor {label} of an earlier run does not end: end it with `ray stop`")
 
 
 def _fits(node: Mapping[str, Any], needs: Needs) -> bool:
