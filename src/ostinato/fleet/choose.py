@@ -1,6 +1,7 @@
 """The choice of a backend, servers of sandboxes among them: our own and those of others."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from ostinato.fleet.foreign import settings
@@ -11,7 +12,12 @@ from ostinato.sandbox.base import Backend, SandboxError
 
 
 async def _remote(_: Path | None) -> Backend:
-    url, key = os.environ.get("OSTINATO_SANDBOX_URL"), os.environ.get("OSTINATO_SANDBOX_KEY", "")
+    return await backend_at(os.environ)
+
+
+async def backend_at(environment: Mapping[str, str]) -> Backend:
+    """Return the backend `remote` of the server that an environment names. Raises SandboxError."""
+    url, key = environment.get("OSTINATO_SANDBOX_URL"), environment.get("OSTINATO_SANDBOX_KEY", "")
     if not url:
         raise SandboxError("no server is named: set OSTINATO_SANDBOX_URL and OSTINATO_SANDBOX_KEY")
     from ostinato.fleet.client import RemoteBackend  # loads an HTTP client

@@ -112,7 +112,7 @@ def _client(group: Any, name: str, help: str, command: Command) -> argparse.Argu
 
 def _serve(options: argparse.Namespace) -> int:
     from ostinato.fleet.scheduler.node import Overcommit
-    from ostinato.fleet.server.serve import FrontConfig, serve_front
+    from ostinato.fleet.server.serve import FrontConfig, run, serve_front
 
     try:
         config = FrontConfig(
@@ -127,24 +127,14 @@ def _serve(options: argparse.Namespace) -> int:
         )
     except (ValueError, ConfigError) as error:
         return _wrong(str(error))
-    return _until_stopped(serve_front(config))
+    return run(serve_front(config))
 
 
 def _node(options: argparse.Namespace) -> int:
-    from ostinato.fleet.server.serve import NodeConfig, serve_node
+    from ostinato.fleet.server.serve import NodeConfig, run, serve_node
 
     names = ("state", "templates", "backend", "host", "port", "fd", "name")
-    return _until_stopped(serve_node(NodeConfig(**{name: getattr(options, name) for name in names})))
-
-
-def _until_stopped(serving: Any) -> int:
-    from ostinato.sandbox.base import SandboxError
-
-    try:
-        asyncio.run(serving)
-    except (SandboxError, OSError, ValueError) as error:
-        return _wrong(str(error))
-    return DONE
+    return run(serve_node(NodeConfig(**{name: getattr(options, name) for name in names})))
 
 
 def _with_client(command: Command, options: argparse.Namespace) -> int:

@@ -16,6 +16,7 @@ from ostinato.model.config import ModelConfig
 from ostinato.rewards.live.definition import LIVE, LiveDefinition, read_definition
 from ostinato.rewards.practice.definition import PRACTICE, PracticeDefinition, read_practice_definition
 from ostinato.rollout.config import SYNCHRONOUS, PracticeConfig
+from ostinato.sandbox.choose import KINDS as OF_ONE_MACHINE
 from ostinato.store.config import StoreConfig
 from ostinato.tasks.base import IMPORTED, TaskError
 from ostinato.tasks.packed import SUFFIX as PACKED
@@ -197,6 +198,9 @@ class RunConfig:
     sandbox: str = "auto"
     """`ns`, `process` (no security boundary), or whichever the probe allows; on servers `remote`, `e2b` and
     `agent-sandbox` (`docs/fleet.md`)."""
+    sandbox_nodes: int = 0
+    """The nodes of our own fleet that the run starts where its placement finds room, with `sandbox` as their
+    backend; all sandboxes are made there. 0 makes them beside the run and its samplers."""
     model: StartConfig = field(default_factory=StartConfig)
     engine: EnginesConfig = field(default_factory=EnginesConfig)
     tasks: TasksConfig = field(default_factory=TasksConfig)
@@ -228,7 +232,13 @@ def live_definition(live: LiveConfig) -> LiveDefinition:
     return LIVE if live.reward is None else read_definition(live.reward)
 
 
-FIXED = {each.name for each in fields(RunConfig)} - {"sandbox", "engine", "schedule", "placement"}
+FIXED = {each.name for each in fields(RunConfig)} - {
+    "sandbox",
+    "sandbox_nodes",
+    "engine",
+    "schedule",
+    "placement",
+}
 """The settings and tables that must not change while a run is under way; `live` may between two cycles."""
 
 
@@ -240,6 +250,7 @@ def check(config: RunConfig) -> None:
     _check_stages(config)
     _check_tasks(config)
     _check_practice(config)
+    _check_sandboxes(config)
     _check_live(config.live)
     _check_profiles(config)
     after = config.harness.summarize_after
@@ -337,19 +348,26 @@ def _check_practice(config: RunConfig) -> None:
     if config.refine.versions is None or config.refine.spread:
         raise ConfigError("practice ends at refine.versions: make it a number, and leave refine.spread false")
     practice_definition(config.practice)
-    _check_outside(config)
 
 
-def _check_outside(config: RunConfig) -> None:
-    outside = config.practice.outside
+def _check_sandboxes(config: RunConfig) -> None:
+    nodes, outside = config.sandbox_nodes, config.practice.outside
+    if nodes < 0 or (nodes and config.sandbox not in ("auto", *OF_ONE_MACHINE)):
+        raise ConfigError(
+            f"sandbox_nodes is {nodes} and sandbox {config.sandbox!r}: nodes make sandboxes of their own "
+            "machine, such as ns; leave sandbox_nodes out for servers that run already"
+        )
     if not outside.harness:
         return
     try:
         outside.check()
     except ValueError as error:
         raise ConfigError(f"practice.outside: {error}") from error
-    if config.sandbox not in ("auto", "ns"):
-        raise ConfigError(f"practice.outside needs the sandbox ns, and sandbox is {config.sandbox!r}")
+    if nodes or config.sandbox not in ("auto", "ns"):
+        raise ConfigError(
+            f"practice.outside needs the sandbox ns beside the samplers, and sandbox is {config.sandbox!r} "
+            f"on {nodes or 'no'} nodes"
+        )
 
 
 def _check_live(live: LiveConfig) -> None:

@@ -332,11 +332,13 @@ class Services:
         settings: Any,
         *,
         keep: bool = True,
+        beside: bool = False,
         environment: Mapping[str, str] = NOTHING,
     ) -> Service:
         """Start `python -m module` with `settings`, a dataclass, in the table `name`.
 
-        With `keep`, wait for its ready line and restart it when it dies. `environment` is for secrets.
+        With `keep`, wait for its ready line and restart it when it dies. With `beside` it runs on the host of
+        this process, whatever the placement. `environment` is for secrets.
         """
         self._settings.put(name, settings)
         secret = self._secrets(KINDS.get(module, module))
@@ -345,7 +347,7 @@ class Services:
             module,
             self._settings,
             self._logs,
-            self._placement,
+            LocalPlacement(self.here) if beside else self._placement,
             keep=keep,
             environment={**environment, **secret},
             on_given_up=self._give_up,

@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +32,8 @@ from ostinato.sandbox.choose import choose_backend
 from ostinato.sandbox.files.snapshots import load_complete
 from ostinato.web.protocol import LIMITS, allow_connections
 
+DONE, WRONG = 0, 2
+ADDRESS = "server.json"
 GRACE_S = 5
 KEEP_ALIVE_S = 75
 """Longer than clients keep an idle connection, so that they do not write into one that is being closed."""
@@ -71,7 +73,9 @@ class FrontConfig:
     port: int = 8070
     """0 takes a free one."""
     nodes: Mapping[str, str] = field(default_factory=dict)
-    """The URL and the key of each node; without any, the front runs one on this machine."""
+    """The URL and the key of each node; without any here or below, the front runs one on this machine."""
+    node_states: tuple[Path, ...] = ()
+    """The state directories of nodes that serve already, where their addresses and keys are read."""
     backend: str = "auto"
     """The backend of the node on this machine."""
     overcommit: Overcommit = field(default_factory=Overcommit)
@@ -79,6 +83,16 @@ class FrontConfig:
     """Busy share of a node's cores from which on it takes no more; above 1 a busy CPU refuses nothing."""
     pools: Mapping[str, int] = field(default_factory=dict)
     """The number of sandboxes that are kept ready, by template."""
+
+
+def run(serving: Coroutine[None, None, None]) -> int:
+    """Serve until stopped. Return exit status 2, after one line on stderr, when the server cannot start."""
+    try:
+        asyncio.run(serving)
+    except (SandboxError, OSError, ValueError) as error:
+        print(f"ostinato: {error}", file=sys.stderr)  # noqa: T201
+        return WRONG
+    return DONE
 
 
 async def serve_node(config: NodeConfig) -> None:
@@ -116,6 +130,7 @@ async def serve_front(config: FrontConfig) -> None:
     }
     local = None
     nodes = [SandboxClient(url, key) for url, key in config.nodes.items()]
+    nodes += [_client_of(each) for each in config.node_states]
     if not nodes:
         local = LocalNode(config.state / "node", config.backend, config.state / "templates")
         nodes = [SandboxClient(local.url, local.key)]
@@ -125,6 +140,11 @@ async def serve_front(config: FrontConfig) -> None:
         await _serve(app, listener, config.state)
     else:
         await _beside(local, nodes[0], app, listener, config.state)
+
+
+def _client_of(state: Path) -> SandboxClient:
+    """Return a client of the node with this state directory. Raises OSError, ValueError when none serves."""
+    return SandboxClient(json.loads((state / ADDRESS).read_text())["url"], (state / "key").read_text())
 
 
 def _busy(cpu_limit: float) -> Pressure:
@@ -170,7 +190,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 async def _serve(app: Starlette, listener: socket.socket, state: Path) -> None:
-    """Serve, and keep the address in `state`/server.json meanwhile."""
+    """Serve, and keep the address in `state` meanwhile."""
     config = uvicorn.Config(
         app,
         ws="none",
@@ -184,7 +204,7 @@ async def _serve(app: Starlette, listener: socket.socket, state: Path) -> None:
     )
     allow_connections()
     host, port = listener.getsockname()[:2]
-    server, address = _Server(config), state / "server.json"
+    server, address = _Server(config), state / ADDRESS
     for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again once it has shut down
         signal.signal(number, lambda *_: sys.exit(0))
     server.announcement = {"ready": True, "url": f"http://{host}:{port}", "port": port}

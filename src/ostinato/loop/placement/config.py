@@ -9,6 +9,7 @@ KINDS: Mapping[str, str] = {
     "ostinato.gateway.server": "gateway",
     "ostinato.search.server": "search",
     "ostinato.loop.stages.sampler": "sampler",
+    "ostinato.fleet.server.placed_node": "sandbox",
     "ostinato.train.learner": "learner",
     "ostinato.train.put_back": "learner",
     "ostinato.train.sft": "learner",
@@ -55,8 +56,8 @@ class PlacementConfig:
     address: str = "auto"
     """The cluster, for `ray`: HOST:PORT, or `auto` for the one that this machine belongs to."""
     resources: Mapping[str, Needs] = field(default_factory=dict)
-    """The resources of each service by its kind: engine, gateway, learner, sampler, search. For `ray`; one
-    that is not named takes one CPU."""
+    """The resources of each service by its kind: engine, gateway, learner, sampler, sandbox, search. For
+    `ray`; one that is not named takes one CPU."""
 
     def __post_init__(self) -> None:
         kinds = sorted(set(KINDS.values()))

@@ -16,9 +16,8 @@ PR_SET_PDEATHSIG = 1
 class LocalPlace:
     """Room on this machine. `dies_by` is the signal that a child gets when this process ends (Linux only)."""
 
-    host = LOOPBACK
-
-    def __init__(self, dies_by: int = signal.SIGTERM) -> None:
+    def __init__(self, host: str = LOOPBACK, dies_by: int = signal.SIGTERM) -> None:
+        self.host = host
         self._dies_by = dies_by
         self._process: asyncio.subprocess.Process | None = None
 
@@ -84,12 +83,13 @@ def die_with_parent(number: int = signal.SIGTERM) -> None:
 
 
 class LocalPlacement:
-    """Places on this machine, of which there are always more."""
+    """Places on this machine, of which there are always more; others reach it at the address `here`."""
 
-    here = LOOPBACK
+    def __init__(self, here: str = LOOPBACK) -> None:
+        self.here = here
 
     async def find(self, name: str, kind: str) -> LocalPlace:
-        return LocalPlace()
+        return LocalPlace(self.here)
 
     async def reserve(self, kinds: list[str]) -> None:
         pass

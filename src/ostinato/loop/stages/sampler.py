@@ -85,7 +85,7 @@ async def sample(settings: SamplerProcess) -> None:
     async with AsyncExitStack() as stack:
         store, http = run.open_store(), open_http()
         stack.push_async_callback(http.close)
-        backend = await choose_backend(config.sandbox)
+        backend = await choose_backend("remote" if config.sandbox_nodes else config.sandbox)
         stack.push_async_callback(backend.aclose)
         reconciler = Reconciler(
             SlotWork(_runner(settings, config, backend, http), config.practice),
