@@ -364,10 +364,8 @@ def _check_sandboxes(config: RunConfig) -> None:
     except ValueError as error:
         raise ConfigError(f"practice.outside: {error}") from error
     if nodes or config.sandbox not in ("auto", "ns"):
-        raise ConfigError(
-            f"practice.outside needs the sandbox ns beside the samplers, and sandbox is {config.sandbox!r} "
-            f"on {nodes or 'no'} nodes"
-        )
+        where = f"sandbox is {config.sandbox!r} and sandbox_nodes {nodes}"
+        raise ConfigError(f"practice.outside needs the sandbox ns beside the samplers, and {where}")
 
 
 def _check_live(live: LiveConfig) -> None:
