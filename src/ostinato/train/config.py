@@ -101,8 +101,6 @@ class LearnerConfig:
     staleness: int = 4
     """A group is dropped when its oldest token is more versions behind the published one than this."""
     learning_rate: float = 4e-4
-    fall_steps: int | None = None
-    """Steps over which the rate falls in a line to a tenth, where it stays; `none` keeps it."""
     spread: bool = False
     """No more groups will come: those that wait are spread evenly over the versions up to the last one, and
     training ends early when they run out. `groups` is then not used."""
@@ -117,8 +115,6 @@ class LearnerConfig:
                 f"a step needs at least one group and a staleness of at least 0, got {self.groups} groups "
                 f"and staleness {self.staleness}"
             )
-        if self.fall_steps is not None and self.fall_steps < 1:
-            raise ValueError(f"the rate falls over at least one step, got fall_steps {self.fall_steps}")
 
 
 Dtype = Literal["float32", "bfloat16"]

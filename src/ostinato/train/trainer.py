@@ -15,14 +15,6 @@ from ostinato.types import Group
 log = logging.getLogger(__name__)
 RISE_STEPS = 8
 """The rate rises over so many steps: with moments of one batch Adam moves every weight by its full rate."""
-LOWEST = 0.1
-
-
-def learning_rate(config: LearnerConfig, steps: int) -> float:
-    """Return the rate of the step after so many: it rises at first, and falls where `fall_steps` is set."""
-    rise = min(1.0, (steps + 1) / RISE_STEPS)
-    fall = 1.0 if config.fall_steps is None else max(LOWEST, 1 - steps / config.fall_steps)
-    return config.learning_rate * rise * fall
 
 
 class ChainTrainer:
@@ -65,7 +57,7 @@ class ChainTrainer:
         self.model.refer(self._subscriber.fetch(version))
 
     def step(self, groups: Sequence[Group], version: int) -> StepStats:
-        rate = learning_rate(self._config, self.model.steps)
+        rate = self._config.learning_rate * min(1.0, (self.model.steps + 1) / RISE_STEPS)
         return policy_step(self.model, groups, rate, self._config.policy, version=version)
 
     def imitate(self, rows: Sequence[Row], rate: float) -> float:

@@ -29,7 +29,6 @@ async def refine(shop: Shop, champion: int) -> Published:
         versions=None,
         spread=True,
         learning_rate=live.learning_rate,
-        fall_steps=None,
         staleness=max(shop.config.refine.staleness, 2 * live.versions + 1),
     )
     until = champion + live.versions
