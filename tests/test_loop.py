@@ -1,6 +1,6 @@
 """The whole circle in small, with processes killed in the middle and a run interrupted and resumed.
 
-Covers loop/circle.py, loop/integrity.py, loop/stages/problems.py,
+Covers loop/circle.py, loop/stages/problems.py,
 loop/stages/teach.py, loop/stages/practise.py, demo/commands.py and demo/report.py.
 """
 

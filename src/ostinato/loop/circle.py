@@ -8,15 +8,23 @@
 """
 
 import resource
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
 from ostinato.loop.base import Display, LiveTraffic
 from ostinato.loop.config import RunConfig
 from ostinato.loop.cycle import cycles, deploy
-from ostinato.loop.integrity import integrity
-from ostinato.loop.results import Champion, Measured, Practised, Published, RunResult, Taught
+from ostinato.loop.results import (
+    Champion,
+    Counters,
+    Integrity,
+    Measured,
+    Practised,
+    Published,
+    RunResult,
+    Taught,
+)
 from ostinato.loop.run import Run
 from ostinato.loop.stages.learn import publish
 from ostinato.loop.stages.measure import measure
@@ -25,6 +33,7 @@ from ostinato.loop.stages.prepare import prepare
 from ostinato.loop.stages.problems import held_out
 from ostinato.loop.stages.teach import teach
 from ostinato.loop.workshop import Workshop, open_workshop
+from ostinato.store import Store
 from ostinato.store.ledger.ledger import Ledger
 
 T = TypeVar("T")
@@ -86,6 +95,25 @@ async def circle(
         cycles=tuple(cycled),
         integrity=counted,
     )
+
+
+def integrity(store: Store, engines: Sequence[Counters]) -> Integrity:
+    """Count turns without a state, prompts without an end, prompts trained twice, weights that were refused,
+    and requests that an engine failed."""
+    ledger = Ledger(store)
+    return Integrity(
+        turns_unaccounted=ledger.unaccounted(),
+        prompts_unended=ledger.unended(),
+        prompts_trained_twice=ledger.trained_twice(),
+        digest_mismatches=_total(engines, "mismatches"),
+        requests_failed_by_swap=_total(engines, "failed"),
+        swaps=_total(engines, "swaps"),
+        turns_by_state={str(state): n for state, n in ledger.states().items()},
+    )
+
+
+def _total(engines: Sequence[Counters], name: str) -> int:
+    return int(sum(engine[name] for engine in engines))
 
 
 def cpu_seconds() -> float:
