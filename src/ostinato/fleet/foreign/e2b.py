@@ -78,11 +78,5 @@ def _failures(what: str) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise
-    except (
-        e2b.SandboxException,
-        e2b.AuthenticationException,
-        httpx.HTTPError,
-        OSError,
-        RuntimeError,
-    ) as error:
+    except FAILURES as error:
         raise SandboxError(f"{what}: {type(error).__name__}: {error}; {settings.E2B}") from error

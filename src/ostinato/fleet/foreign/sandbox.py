@@ -27,7 +27,7 @@ from ostinato.sandbox.protocol.entries import unpacked
 
 
 class ForeignHost(Protocol):
-    """What a sandbox needs of the backend that made it."""
+    """The part of a backend that its sandboxes call."""
 
     name: str
 

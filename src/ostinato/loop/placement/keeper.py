@@ -1,4 +1,4 @@
-"""What keeps one service in an actor on a node of a Ray cluster: it starts children as a laptop does.
+"""The keeper of one service, in an actor on a node of a Ray cluster: it starts children as a laptop does.
 
 The child is killed when the actor's process ends, so nothing outlives an actor that Ray has ended. It is
 killed too when the conductor, which asks every few seconds, has not asked for long: then this node hung, or

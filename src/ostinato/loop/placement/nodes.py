@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -99,7 +99,7 @@ class KnownNodes:
         """Return a node with its actor, or with another one when that died or hangs."""
         async with self._asking[id]:
             if id in self._known:
-                if await answers_in_time(self._known[id].actor):
+                if await answered(self._known[id].actor.hello.remote(), ANSWER_S):
                     return self._known[id]
                 ray.kill(self._known[id].actor)
             self._known[id] = await self._ask(id)
@@ -139,9 +139,10 @@ class KnownNodes:
             )
 
 
-async def answers_in_time(actor: Any) -> bool:
+async def answered(call: Awaitable[Any], within_s: float) -> bool:
+    """Return whether a call of an actor is answered in time."""
     try:
-        await asyncio.wait_for(actor.hello.remote(), ANSWER_S)
+        await asyncio.wait_for(call, within_s)
     except (RayError, TimeoutError):
         return False
     return True

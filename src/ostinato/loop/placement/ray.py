@@ -21,7 +21,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from ostinato.loop.placement.base import LOST, PlacementError, ServiceCommand
 from ostinato.loop.placement.config import Needs, PlacementConfig
-from ostinato.loop.placement.nodes import HELLO_S, NAMESPACE, KnownNodes, Node, new_actor
+from ostinato.loop.placement.nodes import HELLO_S, NAMESPACE, KnownNodes, Node, answered, new_actor
 
 ROOM_S = 60.0
 """The longest wait for room that the cluster has and that is in use."""
@@ -74,11 +74,7 @@ class RayPlace:
             ending.set_result(status)
 
     async def answers(self, timeout_s: float) -> bool:
-        try:
-            await asyncio.wait_for(self._ask("ping"), timeout_s)
-        except (RayError, TimeoutError):
-            return False
-        return True
+        return await answered(self._ask("ping"), timeout_s)
 
     def kill(self) -> None:
         """Kill the child through the actor; an actor that hangs is killed with it."""
