@@ -5,7 +5,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -66,6 +66,15 @@ def backends() -> Iterator[dict[str, Backend]]:
     """Yield the backends by name; each is tried once."""
     with closed_at_the_end() as found:
         yield found
+
+
+@pytest.fixture(autouse=True)
+async def no_sandbox_outlives_its_test(backends: dict[str, Backend]) -> AsyncIterator[None]:
+    """Destroy what a failed test left, while the event loop of its connections still runs."""
+    yield
+    for backend in backends.values():
+        for sandbox in tuple(getattr(backend, "_sandboxes", ())):
+            await sandbox.destroy()
 
 
 def opened(name: str, backends: dict[str, Backend]) -> Backend:

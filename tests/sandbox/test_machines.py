@@ -212,12 +212,11 @@ async def test_a_machine_lost_while_it_is_loaded_is_loaded_again_once(
         machine = await load(place, spec)
         if left:
             left.pop()
-            outermost = machine._process.pid  # type: ignore[attr-defined]
-            inner = set(descendants(outermost))  # else the guest may answer before it hears of the death
-            for pid in (outermost, *inner):
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            await until_gone(inner)
+            process = machine._process  # type: ignore[attr-defined]
+            inner = set(descendants(process.pid))
+            os.killpg(process.pid, signal.SIGKILL)  # at once, so that none of them starts another meanwhile
+            await asyncio.to_thread(process.wait)
+            await until_gone(inner)  # else the guest may answer before it hears of the death
         return machine
 
     monkeypatch.setattr(machines.engine, "load", lose)
