@@ -1,6 +1,6 @@
 """The unit costs of a laptop's work, each measured by itself: what `benchmarks.plan` predicts runs from.
 
-    python -m benchmarks.plan_units [--json] [--only engine start trainer weights session] [--shapes demo]
+    python -m benchmarks.plan_units [--json] [--only engine start trainer weights session ray] [--shapes demo]
 
 CPU seconds of this machine, of the very classes that a run uses. No run, and no stage of one, is measured.
 
@@ -11,6 +11,7 @@ CPU seconds of this machine, of the very classes that a run uses. No run, and no
 | `trainer` | a token forward and backward (eight rows behind a shared prompt), and the optimizer's step |
 | `weights` | what the publisher and a reader of new weights take, every value changed |
 | `session` | gateway, agent, sandbox and verdict of a session whose engine is a script |
+| `ray` | three Ray nodes that stand idle, a client that joins them, and an actor on each; needs Ray |
 """
 
 import argparse
@@ -32,6 +33,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import torch
+from fuzz.ray_nodes import three_nodes
 from rich.console import Console
 
 from benchmarks.engine import SHAPES, model
@@ -60,6 +62,12 @@ BATCHES = {"demo": (1, 8, 32, 64), "smollm2": (1, 8, 32)}
 GROUP = {"demo": (0, 140), "smollm2": (480, 280)}
 """The tokens of a training row: shared with its group, and its own."""
 LESSONS = 24
+JOINS = """
+import sys, time, ray
+ray.init(sys.argv[1], log_to_driver=False)
+time.sleep(float(sys.argv[2]))
+"""
+"""A program that joins the cluster of this address, and leaves it after so many seconds."""
 
 
 async def engine(shape: str) -> dict[str, float]:
@@ -226,6 +234,36 @@ async def session(lessons: int = LESSONS) -> dict[str, float]:
     }
 
 
+def ray_nodes(idle_s: float = 40.0, joined_s: float = 10.0) -> dict[str, float]:
+    """Return what three nodes take of a core each, and CPU seconds of a run that joins and of each actor."""
+    import ray
+
+    from ostinato.loop.placement.nodes import NAMESPACE, KnownNodes
+
+    cpu = Cpu()
+
+    def spent_beside_idle(began: tuple[float, float]) -> float:
+        return cpu.seconds() - began[0] - idle * (time.monotonic() - began[1])
+
+    with three_nodes() as cluster, tempfile.TemporaryDirectory() as folder:
+        time.sleep(joined_s)  # their agents still start
+        before = cpu.seconds()
+        time.sleep(idle_s)
+        idle = (cpu.seconds() - before) / idle_s
+        before_client = cpu.seconds(), time.monotonic()
+        subprocess.run([sys.executable, "-c", JOINS, cluster.address, str(joined_s)], check=True)
+        client = spent_beside_idle(before_client)
+        ray.init(cluster.address, namespace=NAMESPACE, log_to_driver=False)
+        nodes = KnownNodes(Path(folder), local_store=True)
+        time.sleep(joined_s)
+        before_actors = cpu.seconds(), time.monotonic()
+        asyncio.run(nodes.meet(node["NodeID"] for node in ray.nodes()))
+        actors = spent_beside_idle(before_actors)
+        ray.shutdown()
+    cpu.leave()
+    return {"client_s": client, "actor_s": actors / 3, "node_share": idle / 3}
+
+
 def spent(cpu: Cpu) -> "np.ndarray[Any, Any]":
     """Return CPU seconds so far: of all processes, of this one, and of the gateway."""
     return np.array([cpu.seconds(), time.process_time(), _of_child("ostinato.gateway.server")])
@@ -261,6 +299,8 @@ def main() -> None:
                 found |= {f"{shape}.{name}": value for name, value in weights(shape).items()}
         if "session" in options.only:
             found |= {f"laptop.{name}": value for name, value in asyncio.run(session()).items()}
+        if "ray" in options.only:
+            found |= {f"ray.{name}": value for name, value in ray_nodes().items()}
         table(["unit cost", "value"], [[name, f"{value:.6g}"] for name, value in found.items()])
         run.finish(found, as_json=options.json)
 

@@ -87,6 +87,21 @@ def test_practice_by_hand() -> None:
     )
 
 
+def test_a_run_on_nodes_by_hand() -> None:
+    """Three nodes on two cores: 4 s of Ray's client, 3 · 2 s of actors, and 0.1 core for each node."""
+    run = replace(EMPTY, nodes=3)
+    given = costs(**{"ray.client_s": 4.0, "ray.actor_s": 2.0, "ray.node_share": 0.1})
+    (join,) = predict(run, given)
+    assert (join.name, join.wall_s, join.cpu_s) == ("join", pytest.approx(7.0), pytest.approx(10.0 + 3 * 0.7))
+    assert "join" not in [stage.name for stage in predict(RUNS["demo-quarter"], COSTS)]
+
+
+def test_a_run_like_another_has_its_counts() -> None:
+    run = RUNS["demo-quarter-ray"]
+    assert replace(run, name="demo-quarter", nodes=0) == RUNS["demo-quarter"]
+    assert run.nodes == 3
+
+
 def test_a_decode_step_is_cheaper_a_token_in_a_batch() -> None:
     facts = replace(NOTHING, sampled=100)
 

@@ -1,7 +1,8 @@
 """A run on one machine: the stages of `ostinato run`, every session and every step on two cores.
 
 Engine, trainer, gateway, agents and sandboxes are processes of their own, with a thread each, that share the
-cores. The rules of who may start when are those of the rollout room (`rollout.policies`).
+cores. The rules of who may start when are those of the rollout room (`rollout.policies`). A run on several
+Ray nodes of the machine also starts Ray's client and actors, and the nodes' own processes work beside it.
 """
 
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from ostinato.loop.planner.runs import LaptopRun, SessionSize
 from ostinato.rollout.config import PracticeConfig
 from ostinato.rollout.policies import Counts, allowed, policies
 
-STAGES = ("teach", "before", "practice", "after", "cycle")
+STAGES = ("join", "teach", "before", "practice", "after", "cycle")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +40,10 @@ class StageTime:
 
 
 def predict(run: LaptopRun, costs: Costs) -> list[StageTime]:
-    """Return the stages of a run in their order, each simulated on an idle machine."""
+    """Return the stages of a run in their order, each simulated on an idle machine.
+
+    What the nodes' own processes take counts, and holds up nothing.
+    """
     machine = Laptop(run, costs)
     stages = []
     for name in STAGES:
@@ -48,7 +52,8 @@ def predict(run: LaptopRun, costs: Costs) -> list[StageTime]:
         machine.world.run()
         wall, cpu = machine.world.now - before[0], machine.cpu_s() - before[1]
         if cpu > 0:
-            stages.append(StageTime(name=name, wall_s=wall, cpu_s=cpu))
+            beside = costs["ray.node_share"] * run.nodes * wall
+            stages.append(StageTime(name=name, wall_s=wall, cpu_s=cpu + beside))
     return stages
 
 
@@ -64,8 +69,7 @@ class Laptop:
         self.gateway = Station(self.world, "gateway", 1.0, host)
         self.agents = Station(self.world, "agents", 1.0, host)
         self.sandboxes = Station(self.world, "sandboxes", run.cores, host)
-        self._here = {name.partition(".")[2]: costs[name] for name in costs.of("laptop.").rows}
-        self._here |= {name.partition(".")[2]: costs[name] for name in costs.of(f"{run.shape}.").rows}
+        self._here = {cost.name.partition(".")[2]: cost.value for cost in costs.of(*run.cost_groups)}
 
     def cpu_s(self) -> float:
         """Return the CPU seconds that were spent so far."""
@@ -122,6 +126,15 @@ class Laptop:
         return every(self.world, [one() for _ in range(count)])
 
     # --- the stages -----------------------------------------------------------------------------------------
+
+    def join(self) -> Process:
+        """Ray's client starts in the run's process, and an actor on each node, which keeps its services."""
+        if self.run.nodes:
+            yield Spend(self.agents, self._here["client_s"])
+            yield every(self.world, [self._actor() for _ in range(self.run.nodes)])
+
+    def _actor(self) -> Process:
+        yield Spend(self.sandboxes, self._here["actor_s"])
 
     def teach(self) -> Process:
         """Lessons beside supervised fine-tuning, which never waits for them."""

@@ -23,7 +23,7 @@ def laptop_json(run: LaptopRun, stages: Sequence[StageTime], costs: Costs) -> di
         "stages": [asdict(stage) for stage in stages],
         "wall_s": sum(stage.wall_s for stage in stages),
         "cpu_s": sum(stage.cpu_s for stage in stages),
-        "costs": [asdict(row) for row in costs.of("laptop.", f"{run.shape}.")],
+        "costs": [asdict(row) for row in costs.of(*run.cost_groups)],
     }
 
 
@@ -37,7 +37,7 @@ def print_laptop(run: LaptopRun, stages: Sequence[StageTime], costs: Costs) -> N
         busy = f"{stage.cpu_s / stage.wall_s / run.cores:.0%}"
         table.add_row(stage.name, f"{stage.wall_s:,.0f}", f"{stage.cpu_s:,.0f}", busy)
     console.print(table)
-    console.print(cost_table(costs.of("laptop.", f"{run.shape}.")))
+    console.print(cost_table(costs.of(*run.cost_groups)))
 
 
 def whole(stages: Sequence[StageTime]) -> StageTime:

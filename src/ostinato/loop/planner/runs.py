@@ -57,11 +57,19 @@ class LaptopRun:
     shadow_requests: int = 0
     released_sessions: int = 0
     """Sessions of both arms in canary and split."""
+    nodes: int = 0
+    """Ray nodes whose actors keep the services; 0 for a run whose services are its children."""
+
+    @property
+    def cost_groups(self) -> tuple[str, ...]:
+        """The groups of unit costs that the run is predicted from."""
+        return ("laptop.", f"{self.shape}.", *(("ray.",) if self.nodes else ()))
 
 
 def read_runs(path: Path = TABLE) -> dict[str, LaptopRun]:
-    """Return the known runs by name."""
-    return {name: _run(name, row) for name, row in tomllib.loads(path.read_text()).items()}
+    """Return the known runs by name; one that is `like` another has its counts where it names none."""
+    rows = tomllib.loads(path.read_text())
+    return {name: _run(name, {**rows.get(row.pop("like", ""), {}), **row}) for name, row in rows.items()}
 
 
 def _run(name: str, row: Mapping[str, Any]) -> LaptopRun:
