@@ -5,10 +5,12 @@ import asyncio
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -131,7 +133,12 @@ def _of_tier(config: RunConfig, tier: str) -> RunConfig:
 async def practise_leg(leg: Leg, taught: Run, options: argparse.Namespace, cpu: Cpu) -> None:
     """Let one side practise in a copy of the taught run, and keep what it spent."""
     shutil.rmtree(leg.folder, ignore_errors=True)
-    shutil.copytree(taught.directory, leg.run.directory)
+    shutil.copytree(taught.directory, leg.run.directory, ignore=shutil.ignore_patterns("store.db*"))
+    with (
+        closing(sqlite3.connect(taught.store_path)) as record,
+        closing(sqlite3.connect(leg.run.store_path)) as copy,
+    ):
+        record.backup(copy)  # whole, whoever else has the file open
     config = _of_tier(config_of(leg.seed, options), leg.tier)
     leg.run.config.write_text(dump(config))
     work = _ours(leg, config, cpu) if leg.side == "ours" else _peer(leg, config, taught, options, cpu)

@@ -15,7 +15,9 @@ def register(commands: Any) -> None:
     """Add `cluster` to the commands of `ostinato plan`."""
     parser = commands.add_parser("cluster", help="simulate a cycle on given machines from unit costs")
     parser.add_argument(
-        "--model", default="1T-moe", help="1T-moe, 235B-moe, demo, demo-quarter, smollm2 or a TOML file"
+        "--model",
+        default="1T-moe",
+        help="1T-moe, 235B-moe, demo, demo-quarter, demo-quarter-ray, smollm2 or a TOML file",
     )
     parser.add_argument("--gpus", default="h100:512", help="kind and number, as h100:512")
     parser.add_argument("--trainers", type=float, default=0.75, help="the share of GPUs that trains")
