@@ -279,7 +279,7 @@ def cycle(rng: Rng, n: int, candidate: Candidate, alpha: NDArray[np.float64]) ->
             rng,
             len(met),
             candidate.reward,
-            alpha=alpha[met],
+            alpha=alpha[met] / 2 if cheaper else alpha[met],  # `Trial.level`
             margin=live.cheaper_reward_margin,
             cheaper=cheaper,
         )

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import binom
 
 from ostinato.deploy.abtest import ALIKE, Claim, Trial, TrialSession, effect, judge, still_needed
 from ostinato.deploy.statistics import Estimate, half_width
@@ -60,6 +61,29 @@ def test_cheaper_is_a_verdict_of_its_own_and_must_be_claimed() -> None:
     assert verdict(0.5, 0.5, CHEAPER, tokens=100.0).decision is Decision.INCONCLUSIVE
     assert verdict(0.5, 0.4, CHEAPER, tokens=60.0).decision is not Decision.PROMOTE_CHEAPER
     assert verdict(0.5, 0.8, CHEAPER).decision is Decision.PROMOTE  # better needs no claim
+
+
+def test_two_ways_to_a_promotion_share_the_chance_of_a_false_one() -> None:
+    """An equal challenger that claims to be cheaper, in large trials in which no worse is beyond doubt.
+
+    Reward and tokens do not depend on each other; the level is 0.2 so that few trials show it.
+    """
+    terms, rng = replace(CHEAPER, alpha=0.2, margin=5.0), np.random.default_rng(3)
+    promoted = 0
+    for _ in range(300):
+        users = [("champion", f"a{n}") for n in range(60)] + [("challenger", f"b{n}") for n in range(60)]
+        made = [
+            TrialSession(arm=arm, user=user, at=n, value=rng.normal(), tokens=rng.normal(100.0, 9.0))
+            for n, (arm, user) in enumerate(users)
+        ]
+        promoted += judge(5, replace(terms, horizon=len(made)), made).decision.promotes
+    assert promoted <= binom.ppf(0.999, 300, 0.2)
+
+
+def test_a_trial_that_is_closed_early_is_inconclusive_and_says_what_it_needs() -> None:
+    short = traffic("champion", 0.5) + traffic("challenger", 0.51)
+    found = judge(5, replace(TRIAL, horizon=len(short) + 10), short, closed=True)
+    assert found.decision is Decision.INCONCLUSIVE and found.evidence["needed"] > 2000
 
 
 def test_a_margin_without_its_claim_is_refused() -> None:

@@ -82,6 +82,32 @@ def test_a_roll_back_takes_the_traffic_at_once_even_if_no_cycle_lives(
     assert word is not None and (word.by, word.detail) == ("ada", "it deletes files")
 
 
+def test_a_roll_back_takes_the_challenger_away_whatever_the_order_of_the_arms(store: Store) -> None:
+    in_trial(store)
+    store.set_arms(store.arms()[::-1])
+    say(store, CycleAction.ROLL_BACK, "ada", "it deletes files")
+    assert {arm.name: (arm.version, arm.share) for arm in store.arms()} == {
+        "champion": (1, 1.0),
+        "challenger": (1, 0.0),
+    }
+
+
+async def test_a_slow_decision_is_asked_for_less_often_and_words_are_heard_meanwhile(store: Store) -> None:
+    in_trial(store)
+    control, asked = CycleControl(store, "cycle-1", poll_s=0.001), 0
+
+    async def decided() -> bool:
+        nonlocal asked
+        asked += 1
+        await asyncio.sleep(0.05)
+        say(store, CycleAction.ABORT, "ada", "")
+        return False
+
+    async with asyncio.timeout(30):
+        word = await control.unless(asyncio.Event().wait(), decided)  # type: ignore[arg-type]
+    assert word is not None and word.action is CycleAction.ABORT and asked == 1
+
+
 def test_a_promotion_by_hand_waits_for_the_cycle_to_act(store: Store) -> None:
     in_trial(store)
     say(store, CycleAction.PROMOTE, "ada", "")

@@ -1,9 +1,11 @@
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 
-from ostinato.deploy.traffic import TrafficError, promote, roll_back, split
+from ostinato.deploy.traffic import TrafficError, placed, point_arm, promote, roll_back, split
 from ostinato.store import Store
 from ostinato.types import Arm
 
@@ -30,6 +32,37 @@ def test_a_split_keeps_pinned_arms(store: Store) -> None:
         "challenger": (2, 0.3, ("http://b",)),
         "bench": (9, 0.0, ("http://c",)),
     }
+
+
+def test_an_engine_that_moves_keeps_the_place_and_the_share_of_its_arm(store: Store) -> None:
+    split(store, (CHAMPION, CHALLENGER))
+    point_arm(store, replace(CHAMPION, share=0.0, engines=()), "http://d")
+    assert [arm.name for arm in store.arms()] == ["champion", "challenger", "bench"]
+    assert arms(store)["champion"] == (1, 0.7, ("http://d",))
+    point_arm(store, replace(CHALLENGER, version=3, share=0.0), "http://e")
+    assert arms(store)["challenger"] == (3, 0.0, ("http://e",)), "nobody was assigned to another version"
+
+
+def test_what_another_process_writes_meanwhile_is_not_undone(store: Store, tmp_path: Path) -> None:
+    split(store, (CHAMPION, CHALLENGER))
+    other, reads, rolled_back = Store.open(tmp_path / "store.db"), Event(), Event()
+
+    def rolls_back() -> None:
+        reads.wait(30)
+        roll_back(other, (CHAMPION, CHALLENGER))
+        rolled_back.set()
+
+    def slowly(present: Sequence[Arm]) -> list[Arm]:
+        reads.set()
+        assert not rolled_back.wait(0.2), "the other process waits for this change to end"
+        return placed(present, replace(present[1], engines=("http://e",)))
+
+    process = Thread(target=rolls_back)
+    process.start()
+    store.change_arms(slowly)
+    process.join(30)
+    assert arms(store)["challenger"] == (1, 0.0, ("http://a",)) and arms(store)["champion"][1] == 1.0
+    other.close()
 
 
 def test_promotion_sends_everyone_to_the_challengers_version(store: Store) -> None:

@@ -18,27 +18,32 @@ from tests.store.builders import session, turn
 
 from ostinato.bench.suite import seal
 from ostinato.demo.developers import live_traffic
+from ostinato.deploy.control import CycleControl, say
+from ostinato.deploy.release import widen
 from ostinato.engine.http import Running
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.harness.client import GatewayClient
 from ostinato.harness.episode import EpisodeRunner
-from ostinato.loop import trial
+from ostinato.loop import results, trial
 from ostinato.loop.config import BenchConfig, LiveConfig, RunConfig, TasksConfig
-from ostinato.loop.cycle import cycles
+from ostinato.loop.cycle import Cycle, cycles
 from ostinato.loop.folder import open_run
-from ostinato.loop.results import Champion, Cycled
+from ostinato.loop.results import Admission, Champion, Cycled
 from ostinato.loop.run import START, Run
 from ostinato.loop.show import Show
+from ostinato.loop.stages.held_out_tasks import HeldOutTasks
 from ostinato.loop.stages.measure import measure
 from ostinato.loop.stages.prepare import load_wire, prepare
 from ostinato.loop.stages.problems import held_out
 from ostinato.loop.stages.suite import suite_of
+from ostinato.loop.trial import ARMS, planned
 from ostinato.loop.workshop import Workshop, open_workshop
 from ostinato.model.transcript import messages_of
 from ostinato.store import Ledger, Objects
+from ostinato.store.cycle_log import CycleAction
 from ostinato.sync import Subscriber
 from ostinato.tasks.pebble import Pebble, generate, provide
-from ostinato.types import Decision, Ending, GenerateRequest, Source, Task
+from ostinato.types import Arm, Decision, Ending, GenerateRequest, Source, Task
 
 pytestmark = pytest.mark.slow
 CHAMPION = 0
@@ -67,8 +72,9 @@ class Scripted:
     restarts = 0
     up = True
 
-    def __init__(self, site: Running) -> None:
+    def __init__(self, site: Running, version: int) -> None:
         self.url = site.url
+        self.version = version
         self.stop = site.close
         self.on_change: list[Callable[[], None]] = []
         self.on_moved: list[Callable[[], None]] = []
@@ -103,7 +109,8 @@ class Scene(Workshop):
             text = solves(pebble, request.session_id, turn) if lucky else "done"
             return (*tokenizer.encode(text), renderer.stop_ids[0])
 
-        service = Scripted(await serve_scripted(ScriptedEngine(policy), secret=self.services.secret))
+        site = await serve_scripted(ScriptedEngine(policy), secret=self.services.secret)
+        service = Scripted(site, version)
         self.services._running.append(service)  # type: ignore[arg-type]
         return service
 
@@ -156,6 +163,66 @@ async def test_a_better_candidate_is_admitted_then_shown_to_be_better_and_served
         assert Ledger(shop.store).unaccounted() == 0
 
 
+async def test_who_was_sent_to_a_promoted_version_is_served_by_it_until_the_cycle_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the frozen tasks are measured, and when a process goes on that was killed there."""
+    monkeypatch.delitem(trial.GUARDRAILS, "latency")
+    met: list[tuple[int, float, list[int]]] = []
+
+    async def looks(tasks: HeldOutTasks, newest: int, promotions: int) -> str:
+        shop = tasks._shop
+        running = {each.url: each.version for each in shop.services._running if isinstance(each, Scripted)}  # type: ignore[attr-defined]
+        (arm,) = [each for each in shop.store.arms() if each.share > 0]
+        met.append((arm.version, arm.share, [running[url] for url in arm.engines]))
+        return ""
+
+    monkeypatch.setattr(HeldOutTasks, "sum_of_promotions", looks)
+    async with scene(tmp_path, lambda version: 1.0 if version else 0.4) as shop:
+        (cycled,) = await turned(shop)
+        assert cycled.decision is Decision.PROMOTE, cycled.reason
+        (shop.run.directory / "stages" / "cycle-1.json").unlink()
+        (again,) = await turned(shop)
+    assert (again.decision, again.champion) == (Decision.PROMOTE, 1)
+    assert met == [(1, 1.0, [1])] * 2
+
+
+@pytest.mark.parametrize(
+    ("word", "kept"),
+    [(CycleAction.PROMOTE, True), (CycleAction.PROMOTE, False), (CycleAction.ROLL_BACK, False)],
+)
+async def test_a_release_that_had_begun_goes_on_after_a_word_and_a_kill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: CycleAction, kept: bool
+) -> None:
+    decided = Decision.PROMOTE if word is CycleAction.PROMOTE else Decision.ROLL_BACK
+    tested = results.Tested(
+        decision=decided, reason="ada", steps=("canary", "over"), arms={}, evidence={}, engine={}
+    )
+    done = {"release": tested} if kept else {}
+
+    async def released(cycle: Cycle, *_: Any) -> results.Tested:
+        return tested
+
+    monkeypatch.setattr(Cycle, "_release", released)
+    async with scene(tmp_path, lambda version: 0.5) as shop:
+        shop.config = replace(shop.config, live=replace(shop.config.live, shadow_requests=0))
+        measured = await measure(shop, CHAMPION, held_out(shop.config, shop.run)[:5], passes=1)
+        admission = Admission(decision=Decision.ADMIT, reason="", experiment="trial-of-2", alpha=0.02)
+        for name, result in {"gate": measured, "admission": admission, **done}.items():
+            shop.run.finish(f"cycle-1/{name}", result, 0.0)
+        arms = [Arm(name=name, version=n, share=1.0 - n, engines=()) for n, name in enumerate(ARMS)]
+        shop.store.set_arms(arms)
+        CycleControl(shop.store, "cycle-1").log(CycleAction.STAGE_BEGAN, "release")
+        plan = planned(shop.config.live, "trial-of-2", 0.02)
+        champion, challenger = (replace(each, experiment="trial-of-2") for each in shop.store.arms())
+        widen(shop.store, plan, 0, (champion, challenger))
+        say(shop.store, word, "ada", "the customer waits")
+        tasks = HeldOutTasks(shop, held_out(shop.config, shop.run), Champion(version=0, measured=measured))
+        cycle = Cycle(shop, live_traffic(shop), tasks, [])
+        judged = await cycle._judge(Champion(version=0, measured=measured), 1)
+    assert judged.decision is decided and judged.tested == tested
+
+
 async def test_a_worse_candidate_meets_nobody_and_the_champion_is_published_again(tmp_path: Path) -> None:
     async with scene(tmp_path, lambda version: 0.0 if version else 0.9) as shop:
         (cycled,) = await turned(shop)
@@ -199,6 +266,16 @@ async def test_the_gate_of_a_cycle_reads_the_suite(tmp_path: Path) -> None:
         own = {session.task_id for session in shop.store.sessions(source=Source.BENCH)}
         assert {folder.name for folder in (tmp_path / "own").iterdir() if folder.is_dir()} <= own
         assert Ledger(shop.store).unaccounted() == 0
+
+
+async def test_a_trial_has_one_level_though_a_kill_came_after_the_gate_s_verdict(tmp_path: Path) -> None:
+    async with scene(tmp_path, lambda version: 0.5) as shop:
+        shop.config = replace(shop.config, live=replace(shop.config.live, claim="cheaper"))
+        measured = await measure(shop, CHAMPION, held_out(shop.config, shop.run)[:5], passes=1)
+        tasks = HeldOutTasks(shop, held_out(shop.config, shop.run), Champion(version=0, measured=measured))
+        cycle = Cycle(shop, live_traffic(shop), tasks, [])
+        first, again = [await cycle._admit(CHAMPION, measured, measured) for _ in range(2)]
+        assert first == again and len(shop.store.verdicts()) == 1
 
 
 async def test_a_suite_is_done_by_both_versions_and_by_neither_twice(tmp_path: Path) -> None:

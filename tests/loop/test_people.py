@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.rewards.follow_ups.test_read import TOKENIZER
@@ -24,13 +25,16 @@ async def test_a_period_ends_when_enough_sessions_have_ended_since_it_began(tmp_
     now = 0.0
     traffic = PeopleTraffic(store, TOKENIZER, now=lambda: now, poll_s=0.001)
 
-    def ended(id: str, at: float, source: Source = Source.LIVE) -> None:
-        about = replace(session(id), started_at=at, source=source, ending=Ending.FINISHED)
-        store.record([turn(0, id)], [], [about])
+    def ended(id: str, at: float, source: Source = Source.LIVE, **other: Any) -> None:
+        told = {"started_at": at, "source": source, "arm": "champion", "ending": Ending.FINISHED, **other}
+        store.record([turn(0, id)], [], [replace(session(id), **told)])
 
     waiting = asyncio.create_task(traffic.arrive("live", since=100.0, sessions=2))
     ended("too-early", 99.0)
     ended("practice", 101.0, Source.PRACTICE)
+    ended("of-the-hold-out", 101.0, arm="holdout-first")
+    ended("our-failure", 101.0, ending=Ending.INFRASTRUCTURE)
+    store.record([], [], [replace(session("no-turn"), source=Source.LIVE, arm="champion", started_at=101.0)])
     ended("first", 101.0)
     await asyncio.sleep(0.05)
     assert not waiting.done()
@@ -49,7 +53,8 @@ def test_a_wait_that_goes_on_after_a_kill_looks_when_another_would_have(tmp_path
 
     async def main(now: Callable[[], float]) -> float:
         store = Store.open(tmp_path / "store.db", now)
-        about = replace(session("first"), started_at=0.0, source=Source.LIVE, ending=Ending.FINISHED)
+        told = {"source": Source.LIVE, "arm": "champion", "ending": Ending.FINISHED}
+        about = replace(session("first"), started_at=0.0, **told)
         store.record([turn(0, "first")], [], [about])
         traffic = PeopleTraffic(store, TOKENIZER, now=now, poll_s=900.0)
         await traffic.arrive("live", since=0.0, sessions=1)

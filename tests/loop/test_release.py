@@ -3,7 +3,8 @@
 The people are rows that a script writes into the store; what is decided needs no gateway and no engine.
 """
 
-from collections.abc import AsyncIterator, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +30,7 @@ from ostinato.rollout.collect import Collector
 from ostinato.store import Ledger, Store
 from ostinato.store.cycle_log import CycleAction
 from ostinato.store.releases import ReleaseStage, releases
-from ostinato.types import Arm, Decision, Ending, Signal, SignalKind, Source
+from ostinato.types import Arm, Decision, Ending, Session, Signal, SignalKind, Source
 
 LIVE_CONFIG = LiveConfig(
     developers=60, sessions=60, canary_share=0.25, canary_sessions=120, ab_sessions=180, shadow_requests=0
@@ -49,6 +50,8 @@ class Crowd:
         self.store, self.good = store, good
         self.served: list[float] = []
         self.dies_at = self.word_at = 0
+        self.word = CycleAction.ROLL_BACK
+        self.pauses = False
 
     async def arrive(self, period: str, since: float, sessions: int) -> None:
         self.served.append(next(arm.share for arm in self.store.arms() if arm.name == CHALLENGER))
@@ -56,7 +59,9 @@ class Crowd:
             if self.dies_at == len(self.served) and number == sessions // 2:
                 raise KilledError
             if self.word_at == len(self.served) and number == sessions // 2:
-                say(self.store, CycleAction.ROLL_BACK, "ada", "enough")
+                say(self.store, self.word, "ada", "enough")
+            if self.pauses and number % 20 == 19:
+                await asyncio.sleep(0.05)
             self._work(f"p{number % 60}", number, since + 1e-5 * number)
 
     def _work(self, user: str, number: int, at: float) -> None:
@@ -88,7 +93,7 @@ def store(place: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     store.close()
 
 
-async def released(store: Store, crowd: Crowd, tmp_path: Path) -> results.Tested:
+async def released(store: Store, crowd: Crowd, tmp_path: Path, plan: ReleasePlan = PLAN) -> results.Tested:
     run = Run(directory=tmp_path)
     TOKENIZER.save(run.checkpoint(START))
 
@@ -110,7 +115,7 @@ async def released(store: Store, crowd: Crowd, tmp_path: Path) -> results.Tested
         counters=counters,
     )
     control = CycleControl(store, "cycle-1", poll_s=0.01)
-    return await release(shop, crowd, PLAN, control, champion=1, candidate=2)
+    return await release(shop, crowd, plan, control, champion=1, candidate=2)
 
 
 def served(store: Store) -> int:
@@ -168,3 +173,44 @@ async def test_a_word_ends_it_and_says_what_the_numbers_said(store: Store, tmp_p
     tested = await released(store, crowd, tmp_path)
     assert tested.decision is Decision.ROLL_BACK and "ada said roll_back: enough" in tested.reason
     assert served(store) == 1 and "instead_of" in tested.evidence
+
+
+async def test_a_promotion_by_hand_holds_whatever_the_numbers_said_and_after_a_kill(
+    store: Store, tmp_path: Path
+) -> None:
+    crowd = Crowd(store, 0.6)
+    crowd.word_at, crowd.word = 1, CycleAction.PROMOTE
+    tested = await released(store, crowd, tmp_path)
+    assert tested.decision is Decision.PROMOTE and served(store) == 2
+    again = await released(store, crowd, tmp_path)  # killed before the stage's result was kept
+    assert again.decision is Decision.PROMOTE and served(store) == 2
+
+
+async def test_what_people_answered_is_read_before_the_look_that_decides(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every edit of the challenger is kept, and every session of it is answered in anger."""
+    monkeypatch.setattr(module, "YOUNG_S", 0.0)
+
+    async def read(shop: Any, sessions: Sequence[Session]) -> None:
+        angry = [each for each in sessions if each.arm == CHALLENGER]
+        shop.store.record((), [complaint(each) for each in angry])
+
+    monkeypatch.setattr(module, "read_follow_ups", read)
+    crowd = Crowd(store, 1.0)
+    crowd.pauses = True
+    split_alone = planned(replace(LIVE_CONFIG, canary_sessions=0, ab_sessions=600), "e1", 0.02)
+    tested = await released(store, crowd, tmp_path, split_alone)
+    assert tested.decision is Decision.ROLL_BACK and "complaints" in tested.reason
+    assert served(store) == 1
+
+
+def complaint(about: Session) -> Signal:
+    return Signal(
+        id=f"follow-up/{about.id}",
+        session_id=about.id,
+        kind=SignalKind.FOLLOW_UP,
+        value=1.0,
+        observed_at=about.started_at + 0.05,
+        turn=0,
+    )

@@ -93,6 +93,13 @@ class Trial:
         if (self.claim is Claim.CHEAPER) != (self.margin > 0):
             raise ValueError(f"trial {self.experiment}: a margin above 0 goes with the claim 'cheaper' alone")
 
+    @property
+    def level(self) -> float:
+        """The chance of error on each side of a bound: a claim of CHEAPER can promote in two ways, better and
+        cheaper, and each has half of `alpha`.
+        """
+        return self.alpha / 2 if self.claim is Claim.CHEAPER else self.alpha
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialSession:
@@ -115,9 +122,16 @@ class TrialSession:
 
 
 def judge(
-    version: int, trial: Trial, sessions: Sequence[TrialSession], before: Mapping[str, float] | None = None
+    version: int,
+    trial: Trial,
+    sessions: Sequence[TrialSession],
+    before: Mapping[str, float] | None = None,
+    *,
+    closed: bool = False,
 ) -> Verdict:
     """Return a verdict on the challenger's `version`, from the first `horizon` sessions of the trial.
+
+    A trial is over at its horizon, or when it is `closed` because no more sessions come.
 
     `before` maps a user to the mean reward of their sessions before the trial; what it explains is taken out
     of the comparison. The first verdict that is not HOLD is the trial's. A trial whose users are not on the
@@ -130,10 +144,10 @@ def judge(
     bounds = _Bounds.of(trial, counted, before or {})
     decision, reason = bounds.decide(trial)
     evidence |= asdict(bounds)
-    if decision is Decision.INCONCLUSIVE and len(counted) < trial.horizon:
+    if decision is Decision.INCONCLUSIVE and len(counted) < trial.horizon and not closed:
         decision = Decision.HOLD
     elif decision is Decision.INCONCLUSIVE:
-        needed = still_needed(compare(trial, [(s, s.value) for s in counted], before or {}), trial.alpha)
+        needed = still_needed(compare(trial, [(s, s.value) for s in counted], before or {}), trial.level)
         evidence["needed"] = None if needed is None else math.ceil(needed * len(counted))
         reason += f"; {_words(needed, len(counted), evidence['users'])}"
     return Verdict(version=version, decision=decision, reason=reason, evidence=evidence)
@@ -202,11 +216,11 @@ class _Bounds:
     """The estimates, challenger minus champion, between bounds that hold at every look."""
 
     promoting: Interval
-    """The change of the reward per session, each side at `Trial.alpha`."""
+    """The change of the reward per session, each side at `Trial.level`."""
     harming: Interval
     """The same at the level of a roll-back."""
     tokens: Interval
-    """The change of the tokens per session, each side at `Trial.alpha`."""
+    """The change of the tokens per session, each side at `Trial.level`."""
     rails: dict[str, Interval]
     """The change by guardrail, each side at the level of a roll-back."""
     within: dict[str, Interval]
@@ -220,9 +234,9 @@ class _Bounds:
         rails = rises(trial, sessions)
         each = trial.harm / 2 / max(1, len(rails))
         return cls(
-            promoting=interval(reward, trial.alpha, fraction),
+            promoting=interval(reward, trial.level, fraction),
             harming=interval(reward, trial.harm / 2, fraction),
-            tokens=interval(tokens, trial.alpha, fraction),
+            tokens=interval(tokens, trial.level, fraction),
             rails={name: interval(rise, each, fraction) for name, rise in rails.items()},
             within={name: interval(rise, trial.harm, fraction) for name, rise in rails.items()},
         )

@@ -7,7 +7,7 @@ A replica that `set` leaves out gets no further request, and those under way end
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -66,39 +66,44 @@ def _set(store: "Store", options: argparse.Namespace) -> None:
     """Change an arm; a new one has no share until `split` gives it one, except the very first."""
     from dataclasses import replace
 
+    from ostinato.deploy.traffic import placed
     from ostinato.types import Arm
 
-    arms = store.arms()
-    known = next((arm for arm in arms if arm.name == options.name), None)
-    if known is None and options.version is None:
-        raise ValueError(f"there is no arm {options.name!r} yet: give its --version")
-    made = known or Arm(name=options.name, version=options.version, share=0.0 if arms else 1.0, engines=())
-    if options.version is not None:
-        made = replace(made, version=options.version)
-    if options.engine is not None:
-        made = replace(made, engines=tuple(url.rstrip("/") for url in options.engine))
-    others = [made if arm.name == made.name else arm for arm in arms]
-    store.set_arms(others if known else [*arms, made])
+    def changed(arms: Sequence["Arm"]) -> Sequence["Arm"]:
+        known = next((arm for arm in arms if arm.name == options.name), None)
+        if known is None and options.version is None:
+            raise ValueError(f"there is no arm {options.name!r} yet: give its --version")
+        first = 0.0 if arms else 1.0
+        made = known or Arm(name=options.name, version=options.version, share=first, engines=())
+        if options.version is not None:
+            made = replace(made, version=options.version)
+        if options.engine is not None:
+            made = replace(made, engines=tuple(url.rstrip("/") for url in options.engine))
+        return placed(arms, made)
+
+    store.change_arms(changed)
 
 
 def _split(store: "Store", options: argparse.Namespace) -> None:
     from dataclasses import replace
 
-    from ostinato.deploy.traffic import split
+    from ostinato.deploy.traffic import shared
 
-    arms = {arm.name: arm for arm in store.arms()}
-    chosen = []
-    for word in options.share:
-        name, _, share = word.partition("=")
-        if name not in arms:
-            raise ValueError(
-                f"there is no arm {name!r}, only {', '.join(arms) or 'none'}: `arms set` makes one"
-            )
-        try:
-            chosen.append(replace(arms[name], share=float(share)))
-        except ValueError:
-            raise ValueError(f"{word!r} is no NAME=SHARE, as champion=0.7") from None
-    split(store, chosen)
+    def changed(present: Sequence["Arm"]) -> Sequence["Arm"]:
+        arms, chosen = {arm.name: arm for arm in present}, []
+        for word in options.share:
+            name, _, share = word.partition("=")
+            if name not in arms:
+                raise ValueError(
+                    f"there is no arm {name!r}, only {', '.join(arms) or 'none'}: `arms set` makes one"
+                )
+            try:
+                chosen.append(replace(arms[name], share=float(share)))
+            except ValueError:
+                raise ValueError(f"{word!r} is no NAME=SHARE, as champion=0.7") from None
+        return shared(present, sorted(chosen, key=lambda arm: arm.version))  # the champion is the oldest
+
+    store.change_arms(changed)
 
 
 def _row(arm: "Arm") -> dict[str, Any]:

@@ -81,11 +81,14 @@ def say(store: Store, action: CycleAction, by: str, reason: str) -> CycleEntry:
 
 
 def _in_trial(store: Store) -> tuple[Arm, Arm] | None:
-    """Return the champion and the challenger of a trial under way, None when there is none."""
+    """Return the champion and the challenger of a trial under way, None when there is none.
+
+    A candidate is newer than the version that it is tried against; the order of the arms says nothing.
+    """
     arms = [arm for arm in store.arms() if arm.experiment not in {"", HOLD_OUT} and arm.share > 0]
     if len(arms) != 2:
         return None
-    champion, challenger = arms
+    champion, challenger = sorted(arms, key=lambda arm: arm.version)
     return champion, challenger
 
 
@@ -119,23 +122,27 @@ class CycleControl:
         return state_of(cycle_log(self._store)).word
 
     async def unless(
-        self, work: Awaitable[None], decided: Callable[[], bool] = lambda: False
+        self, work: Awaitable[None], decided: Callable[[], Awaitable[bool]] | None = None
     ) -> CycleEntry | None:
         """Wait for `work`; cancel it when a person ends the candidate, or when it is `decided`.
 
-        `decided` is asked again and again in a thread, at whole multiples of the pause between two questions,
-        and takes a twentieth of one core at most. Return the word of the person, None when there is none.
+        The log is read at whole multiples of the pause. `decided` is asked as often, but less often when it
+        is slow: it takes a twentieth of the time at most. Return the word of the person, None when there is
+        none.
         """
-        task, pause, clock = asyncio.ensure_future(work), self._poll_s, asyncio.get_running_loop().time
+        task, clock = asyncio.ensure_future(work), asyncio.get_running_loop().time
+        rested_at = 0.0
         try:
             while not task.done():
                 if word := self.word():
                     return word
-                await asyncio.wait({task}, timeout=pause - clock() % pause)
+                await asyncio.wait({task}, timeout=self._poll_s - clock() % self._poll_s)
                 started = clock()
-                if not task.done() and await asyncio.to_thread(decided):
+                if decided is None or task.done() or started < rested_at:
+                    continue
+                if await decided():
                     return None
-                pause = max(self._poll_s, 20 * (clock() - started))
+                rested_at = started + 20 * (clock() - started)
             await task
             return self.word()
         finally:

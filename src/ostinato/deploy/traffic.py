@@ -1,4 +1,4 @@
-"""The traffic of each arm. Every change is one atomic replacement of the arms in the store.
+"""The traffic of each arm. Every change reads and replaces the arms of the store in one transaction.
 
 `champion` and `challenger` are roles. Promotion gives the champion's role the challenger's version and
 engine, so a user pinned to the champion always gets what was last promoted.
@@ -22,19 +22,29 @@ def split(store: Store, arms: Sequence[Arm]) -> None:
 
     Raises TrafficError.
     """
-    store.set_arms(shared(store.arms(), arms))
+    store.change_arms(lambda present: shared(present, arms))
 
 
 def put_arm(store: Store, arm: Arm) -> None:
     """Add or replace one arm; the others stay."""
-    store.set_arms([*(each for each in store.arms() if each.name != arm.name), arm])
+    store.change_arms(lambda present: placed(present, arm))
 
 
 def point_arm(store: Store, arm: Arm, url: str) -> None:
     """Put the arm with the engine at `url`; one that serves this version keeps its share and experiment."""
-    served = (arm.name, arm.version)
-    present = (each for each in store.arms() if (each.name, each.version) == served)
-    put_arm(store, replace(next(present, arm), engines=(url,)))
+
+    def pointed(present: Sequence[Arm]) -> list[Arm]:
+        same = (each for each in present if (each.name, each.version) == (arm.name, arm.version))
+        return placed(present, replace(next(same, arm), engines=(url,)))
+
+    store.change_arms(pointed)
+
+
+def placed(present: Sequence[Arm], arm: Arm) -> list[Arm]:
+    """Return the arms with this one in the place of its namesake, or at the end."""
+    if all(each.name != arm.name for each in present):
+        return [*present, arm]
+    return [arm if each.name == arm.name else each for each in present]
 
 
 def shared(present: Sequence[Arm], arms: Sequence[Arm]) -> list[Arm]:

@@ -37,7 +37,7 @@ from ostinato.loop.stages.measure import measure
 from ostinato.loop.stages.shadow import shadow
 from ostinato.loop.stages.suite import suite_of
 from ostinato.loop.stages.watch import drifts_of
-from ostinato.loop.trial import CHALLENGER, CHAMPION, compare_held_out, planned
+from ostinato.loop.trial import ARMS, CHALLENGER, CHAMPION, compare_held_out, planned
 from ostinato.rollout.collect import Collector, Harvest
 from ostinato.store import Store
 from ostinato.store.cycle_log import CycleAction
@@ -45,7 +45,6 @@ from ostinato.store.releases import ReleaseStage, last_release
 from ostinato.types import Arm, Decision, Ending, Source, Task
 
 T = TypeVar("T")
-ARMS = CHAMPION, CHALLENGER
 """The arms whose sessions are learnt from; those of a release after its verdict."""
 
 
@@ -93,12 +92,12 @@ class Cycle:
     async def _run(self, champion: Champion) -> Cycled:
         """Run the cycle from live sessions to the verdict; the champion is served until its end."""
         shop, version = self._shop, champion.version
-        async with AsyncExitStack() as stack:
-            arm = Arm(name=CHAMPION, version=version, share=0.0, engines=())
-            engine = await stack.enter_async_context(shop.serving(arm))
+        async with AsyncExitStack() as stack, AsyncExitStack() as engines:
+            arm = Arm(name=CHAMPION, version=self._met(version), share=0.0, engines=())
+            engine = await engines.enter_async_context(shop.serving(arm))
             await stack.enter_async_context(holding_out(shop, arm))
             if not self._is_releasing():
-                deploy(shop.store, version)
+                deploy(shop.store, arm.version)
             lived = await self._stage("live", Lived, lambda: self._live(version))
             collected = await self._stage("collect", Harvest, self._collect)
             promotions = compare_held_out(shop, self._traffic.clock())
@@ -114,6 +113,10 @@ class Cycle:
                 if not judged.decision.promotes:
                     restored = await self._stage("restore", Published, lambda: restore(shop, version))
                     served = restored.version
+            counters = await shop.counters(engine)
+            if judged is not None and judged.decision.promotes and arm.version != served:
+                await engines.aclose()  # nobody is sent there since the promotion
+                await engines.enter_async_context(shop.serving(replace(arm, version=served)))
             deploy(shop.store, served)
             account_held_out(shop.store)
             on_tasks = ""
@@ -126,12 +129,19 @@ class Cycle:
                 collected=collected,
                 candidate=candidate,
                 champion=served,
-                engine=await shop.counters(engine),
+                engine=counters,
                 judged=judged,
                 hold_out="" if promotions is None else str(promotions),
                 hold_out_tasks=on_tasks,
                 ended_at=shop.store.now(),
             )
+
+    def _met(self, version: int) -> int:
+        """Return the version that people meet: not the champion's `version` after a kill that followed a
+        promotion."""
+        tested = self._shop.run.result(f"{self._name}/release", Tested)
+        trained = self._shop.run.result(f"{self._name}/refine", Published)
+        return trained.version if trained and tested and tested.decision.promotes else version
 
     def _is_releasing(self) -> bool:
         """Return whether a killed process left a release under way, whose users stay where they are."""
@@ -156,8 +166,8 @@ class Cycle:
                 "shadow", Shadowed, lambda: shadow(shop, champion.version, candidate)
             )
         admitted = (shadowed or admission).decision is Decision.ADMIT
-        word = self._control.word()
-        if admitted and word is not None:
+        word, met = self._control.word(), last_release(shop.store, admission.experiment) is not None
+        if admitted and word is not None and not met:
             shop.show.say(f"{word.by} said {word.action.value}: the candidate meets nobody")
         elif admitted:
             tested = await self._stage(
@@ -201,7 +211,9 @@ class Cycle:
         """
         shop, live = self._shop, self._shop.config.live
         candidate = benched.measurement.report.version
-        experiment, alpha = f"trial-of-{candidate}", next_alpha(shop.store.verdicts())
+        experiment = f"trial-of-{candidate}"
+        spent = [each for each in shop.store.verdicts() if each.evidence.get("experiment") != experiment]
+        alpha = next_alpha(spent)
         cheaper = Claim(live.claim) is Claim.CHEAPER  # what is promoted as no worse is so by this gate too
         verdict = gate(
             current.measurement,

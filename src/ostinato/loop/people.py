@@ -9,10 +9,11 @@ from pathlib import Path
 
 from ostinato.loop.base import Period
 from ostinato.loop.stages.strata import strata_of_people
+from ostinato.loop.trial import ARMS
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.rewards.live.definition import LIVE, LiveDefinition
 from ostinato.store import Store, StoreError
-from ostinato.types import Source
+from ostinato.types import Ending, Source
 
 POLL_S = 5.0
 
@@ -77,11 +78,21 @@ class PeopleTraffic:
                 return
 
     def _settled(self, since: float, wanted: int) -> bool:
-        """Return whether so many sessions have ended, and the windows of the first of them too."""
-        ended = self._store.sessions(source=Source.LIVE, ended=True, since=since)[:wanted]
+        """Return whether so many sessions that count have ended, and the windows of the first of them too.
+
+        Those of the hold-out, those without turns, and those that our own failure ended count nowhere.
+        """
+        ended = [
+            session
+            for session in self._store.sessions(source=Source.LIVE, ended=True, since=since)
+            if session.arm in ARMS and session.ending is not Ending.INFRASTRUCTURE
+        ]
+        if len(ended) < wanted:
+            return False
         turns = self._store.turns_of([session.id for session in ended])
-        settled_at = max(map(self._definition.settles_at, turns.values()), default=0.0)
-        return len(ended) == wanted and settled_at <= self._now()
+        counted = [turns[session.id] for session in ended if turns.get(session.id)][:wanted]
+        settled_at = max(map(self._definition.settles_at, counted), default=0.0)
+        return len(counted) == wanted and settled_at <= self._now()
 
     def clock(self) -> float:
         return self._now()

@@ -35,7 +35,7 @@ from ostinato.rollout.collect import await_collection
 from ostinato.store import Store
 from ostinato.store.cycle_log import CycleAction
 from ostinato.store.releases import Release, ReleaseStage, last_release, releases
-from ostinato.types import Arm, Decision, Source, Verdict
+from ostinato.types import Arm, Decision, Verdict
 
 SETTLE_S = 1.0
 """The time after a change of shares in which sessions do not count; gateways notice within a quarter."""
@@ -64,6 +64,7 @@ class Releasing:
         self._observations: list[TrialSession] = []
         self._habits: Mapping[str, float] | None = None
         self._seen = 0
+        self._read: set[str] = set()
 
     async def run(self) -> tuple[Verdict, list[TrialSession]]:
         """Take the candidate from the step where it is to its end; return the verdict and what it saw."""
@@ -103,20 +104,25 @@ class Releasing:
 
         over = False
 
-        def decided() -> bool:
+        async def decided() -> bool:
             nonlocal over
-            over = self._has_more(number, since) and self._look(number, since, YOUNG_S)
+            if await asyncio.to_thread(self._has_more, number, since):
+                await self._read_follow_ups(since)
+                over = await asyncio.to_thread(self._look, number, since, YOUNG_S)
             return over
 
         arrive = self._traffic.arrive("ab", since, step.sessions)
         word = await self._control.unless(arrive, decided)
-        if word is not None:
-            self._look(number, since, YOUNG_S)  # to tell what the numbers said
-        if over or word is not None:
+        if over:
             return True
-        sessions = self._shop.store.sessions(source=Source.LIVE, ended=True, since=since)
-        await read_follow_ups(self._shop, sessions)
-        return self._look(number, since, 0.0)
+        await self._read_follow_ups(since)
+        return self._look(number, since, 0.0 if word is None else YOUNG_S) or word is not None
+
+    async def _read_follow_ups(self, since: float) -> None:
+        """Let the judge read what people answered, before their sessions are judged by it."""
+        sessions = of_trial(self._shop.store, self._plan.trial, since)
+        await read_follow_ups(self._shop, [each for each in sessions if each.id not in self._read])
+        self._read.update(each.id for each in sessions)
 
     def _look_back(self) -> None:
         """Find the verdict of a release that ended before its verdict was recorded: it is in the record."""
@@ -139,6 +145,8 @@ class Releasing:
     def _look(self, number: int, since: float, young_s: float, at: float | None = None) -> bool:
         """Judge what is known now, or was known `at` that time; return whether that ends the release.
 
+        The last look, when no more sessions come, leaves no young ones out.
+
         A roll-back takes effect here, while sessions in flight still end.
         """
         store, definition = self._shop.store, live_definition(self._shop.config.live)
@@ -147,7 +155,14 @@ class Releasing:
         habits = self._usual()
         if self._plan.steps[number].stage is ReleaseStage.SPLIT:
             self._observations, self._verdict = judged(
-                store, definition, self._candidate, trial, since=since, habits=habits, as_of=as_of
+                store,
+                definition,
+                self._candidate,
+                trial,
+                since=since,
+                habits=habits,
+                as_of=as_of,
+                closed=young_s == 0.0,
             )
             return self._is_over(self._verdict)
         sessions = [session for session in of_trial(store, trial, since) if session.started_at <= at]
@@ -204,7 +219,7 @@ class Releasing:
         """Return the verdict of this release if a process recorded it before it was killed."""
         experiment = self._plan.trial.experiment
         verdicts = self._shop.store.verdicts(self._candidate)
-        return next((each for each in verdicts if each.evidence.get("release") == experiment), None)
+        return next((each for each in verdicts if each.id == experiment), None)
 
     def _alarms(self) -> list[Alarm]:
         rows = releases(self._shop.store, self._plan.trial.experiment)

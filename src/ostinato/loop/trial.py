@@ -28,6 +28,7 @@ from ostinato.types import Arm, Decision, Ending, Reward, Session, Signal, Signa
 
 CHAMPION = "champion"
 CHALLENGER = "challenger"
+ARMS = CHAMPION, CHALLENGER
 GUARDRAILS = {"complaints": 0.1, "abandoned": 0.1, "broken": 0.1, "latency": math.log(1.5)}
 """The first three are shares of sessions; the last is the logarithm of a turn's latency, so half as much
 again is too much."""
@@ -78,13 +79,15 @@ def judged(
     since: float,
     habits: Mapping[str, float],
     as_of: float,
+    closed: bool = False,
 ) -> tuple[list[TrialSession], Verdict]:
     """Return the observations of the sessions that began at `since` or later, and the verdict on them.
 
-    `habits` is what was `usual` before anybody met the candidate. Times are in seconds since the epoch.
+    `habits` is what was `usual` before anybody met the candidate; no more sessions come to a `closed` trial.
+    Times are in seconds since the epoch.
     """
     observations = observe(store, definition, of_trial(store, trial, since), as_of)
-    return observations, judge(candidate, trial, observations, habits)
+    return observations, judge(candidate, trial, observations, habits, closed=closed)
 
 
 def alarms_in(shop: Shop, trial: Trial, since: float, as_of: float) -> list[Alarm]:

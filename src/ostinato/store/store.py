@@ -12,7 +12,7 @@ from sqlalchemy import Connection, RowMapping, Select, Table, bindparam, func, s
 
 from ostinato.store.accounts import DECISIONS, Accounts, agrees, read_roles
 from ostinato.store.sql import increments, row_conversion, schema
-from ostinato.store.sql.arms import put_arms
+from ostinato.store.sql.arms import arms_of, put_arms
 from ostinato.store.sql.backend import SET_ENDING, Recording
 from ostinato.store.sql.chunks import rows_in, values_in
 from ostinato.store.sql.database import Database
@@ -284,6 +284,11 @@ class Store:
         """Replace all arms at once and raise the revision; a reader sees the old ones or the new ones."""
         with self.database.write() as connection:
             put_arms(self.database, connection, arms)
+
+    def change_arms(self, change: Callable[[Sequence[Arm]], Sequence[Arm]]) -> None:
+        """Replace all arms by what `change` makes of the present ones, and let nobody write in between."""
+        with self.database.write() as connection:
+            put_arms(self.database, connection, change(arms_of(connection)))
 
     def arms(self) -> list[Arm]:
         return self._all(select(schema.arms).order_by(schema.arms.c.position), row_conversion.arm_of)

@@ -1,9 +1,11 @@
 """The hold-out during a cycle: the first version is served beside the champion."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import reduce
 
 from ostinato.deploy.hold_out import FIRST, NEWEST, hold_out_arms
+from ostinato.deploy.traffic import placed
 from ostinato.loop.base import Shop
 from ostinato.loop.results import Published
 from ostinato.store import Ledger, Store
@@ -18,9 +20,8 @@ async def holding_out(shop: Shop, champion: Arm) -> AsyncIterator[None]:
     The first version is the champion of the first cycle that had a hold-out, and stays so in this run folder.
     """
     share = shop.config.live.hold_out
-    others = [arm for arm in shop.store.arms() if arm.experiment != HOLD_OUT]
     if not share:
-        shop.store.set_arms(others)
+        shop.store.change_arms(lambda present: [arm for arm in present if arm.experiment != HOLD_OUT])
         yield
         return
 
@@ -29,9 +30,12 @@ async def holding_out(shop: Shop, champion: Arm) -> AsyncIterator[None]:
 
     first = await shop.stage("hold-out", Published, now)
     async with shop.serving(Arm(name=FIRST, version=first.version, share=0.0, engines=())):
-        arms = {arm.name: arm for arm in shop.store.arms()}
-        for arm in hold_out_arms(arms[FIRST], arms[champion.name], share):
-            shop.put_arm(arm)
+
+        def held_out(present: Sequence[Arm]) -> Sequence[Arm]:
+            arms = {arm.name: arm for arm in present}
+            return reduce(placed, hold_out_arms(arms[FIRST], arms[champion.name], share), present)
+
+        shop.store.change_arms(held_out)
         yield
 
 
