@@ -191,7 +191,7 @@ def _practice(store: Store, renderer: HermesRenderer, now: float) -> None:
         store.record(turns, solved, [session])
         part = RewardPart(name="solved", value=float(reward > 0.5), evidence=(solved[0].id,))
         rest = RewardPart(name="effort", value=reward - float(reward > 0.5))
-        store.add_reward(Reward(session_id=session.id, definition="5be0c1a2d3f4", parts=(part, rest)))
+        store.add_rewards((Reward(session_id=session.id, definition="5be0c1a2d3f4", parts=(part, rest)),))
         samples.append(_sample(turns[-1], reward - sum(rewards) / 4))
     group = Group(
         id="group/practice", prompt="pebble-fix-7/0", samples=tuple(samples), rewards=rewards, kind="fix"

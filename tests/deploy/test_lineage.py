@@ -50,7 +50,9 @@ def store(tmp_path: Path) -> Store:
     )
     kept = Signal(session_id="s1", kind=SignalKind.EDIT_KEPT, value=1.0, observed_at=1.0)
     store.record([turn], [kept], [session])
-    store.add_reward(Reward(session_id="s1", definition="9f", parts=(RewardPart(name="outcome", value=1.0),)))
+    store.add_rewards(
+        (Reward(session_id="s1", definition="9f", parts=(RewardPart(name="outcome", value=1.0),)),)
+    )
     sample = Sample(
         session_id="s1",
         turns=(0,),

@@ -164,3 +164,34 @@ def test_turns_after_the_end_of_a_session_that_was_trained_on_are_too_late(store
     store.record([turn(1, "s")])
     assert collector.harvest(["main"], {}, as_of=LATER).sessions == 0
     assert ledger.unaccounted() == 0 and ledger.states()[State.STALE] == 1
+
+
+def test_a_session_that_no_judge_has_heard_waits_for_one(store: Store) -> None:
+    store.accounts.set_consent(user="ada", granted=True, by="ada")
+    for id in ("heard", "unheard"):
+        kept(store, id, user="ada", consent=True)
+    collector = Collector(store, LIVE)
+    first = collector.harvest(["main"], {}, as_of=LATER, unheard={"unheard"})
+    assert (first.offered, first.censored) == (1, 1)
+    again = collector.harvest(["main"], {}, as_of=LATER)
+    assert (again.sessions, again.offered, again.censored) == (2, 2, 0)
+
+
+def test_nobody_has_more_of_what_is_trained_because_others_cannot_be_trained_on(store: Store) -> None:
+    """One person brings 30 sessions, fifty bring one, and two hundred a session sampled at temperature 0."""
+    people = ["ada"] * 30 + [f"t{n}" for n in range(50)] + [f"u{n}" for n in range(200)]
+    for number, user in enumerate(people):
+        store.accounts.set_consent(user=user, granted=True, by=user)
+        about = session(f"s{number}", user=user, consent=True, ending=Ending.FINISHED)
+        greedy = Sampling(temperature=0.0) if user.startswith("u") else turn(0, about.id).sampling
+        kind = SignalKind.EDIT_KEPT if number % 2 else SignalKind.EDIT_REVERTED
+        signal = Signal(session_id=about.id, kind=kind, value=1.0, observed_at=1.0)
+        store.record([replace(turn(0, about.id), sampling=greedy)], [signal], [about])
+    harvest = Collector(store, LIVE, 0.04).harvest(["main"], {}, as_of=LATER)
+    assert (harvest.offered, harvest.untrainable) == (80, 200)
+    moved = {
+        group.prompt: sum(abs(sample.advantage) for sample in group.samples)
+        for group in Ledger(store).claim(1, 80, 0)
+    }
+    ada = sum(value for prompt, value in moved.items() if int(prompt.removeprefix("live/s")) < 30)
+    assert 0 < ada <= 0.06 * sum(moved.values()), "0.04 of the weight, times what rewards differ"

@@ -53,7 +53,7 @@ def add(
         [session(id, **fields)],
         [event],
     )
-    store.add_reward(Reward(session_id=id, definition="d", parts=(RewardPart(name="kept", value=1.0),)))
+    store.add_rewards((Reward(session_id=id, definition="d", parts=(RewardPart(name="kept", value=1.0),)),))
     if state is not None:
         Ledger(store).account_sessions([id], state)
 
@@ -106,7 +106,7 @@ def measured(store: Store, id: str) -> None:
 def immature(store: Store, id: str) -> None:
     add(store, id)
     part = RewardPart(name="outcome", value=0.0, state=PartState.CENSORED)
-    store.add_reward(Reward(session_id=id, definition="d", parts=(part,)))
+    store.add_rewards((Reward(session_id=id, definition="d", parts=(part,)),))
 
 
 def heard_of(store: Store, id: str) -> None:

@@ -38,7 +38,7 @@ def fill(store: Store, *names: str, user: str = "ada") -> None:
         signal, event = told(name)
         turns = [replace(turn(i, name), prompt_ids=MARKER) for i in range(2)]
         store.record(turns, [signal], [session(name, user=user)], [replace(event, user=user)])
-        store.add_reward(Reward(session_id=name, definition="d", parts=()))
+        store.add_rewards((Reward(session_id=name, definition="d", parts=()),))
 
 
 def version(number: int, parent: int | None = None, batch: tuple[str, ...] = ()) -> Checkpoint:

@@ -138,7 +138,7 @@ def test_rewards_are_appended(store: Store) -> None:
     store.start_session(session())
     part = RewardPart(name="solved", value=1.0, evidence=("e1",), state=PartState.CENSORED)
     rewards = [Reward(session_id="s1", definition=name, parts=(part,)) for name in ("a", "b", "a")]
-    store.add_reward(rewards[0])
+    store.add_rewards((rewards[0],))
     store.add_rewards(rewards[1:])
     assert store.rewards("s1") == rewards
 

@@ -189,12 +189,14 @@ class Cycle:
         store, live = self._shop.store, self._shop.config.live
         sessions = store.sessions(source=Source.LIVE, arm=CHAMPION, ended=True)
         tested = store.sessions(source=Source.LIVE, arm=CHALLENGER, ended=True)
-        await read_follow_ups(self._shop, [*sessions, *tested])
+        unheard = await read_follow_ups(self._shop, [*sessions, *tested])
         for drift in drifts_of(self._shop, sessions, self._since, self._traffic.clock()):
             way = "rises" if drift.rises else "falls"
             self._control.log(CycleAction.ALARM, f"{drift.behaviour} {way} from session {drift.began} on")
         collector = Collector(store, live_definition(live), live.person_share)
-        harvest = collector.harvest(ARMS, self._traffic.strata(), as_of=self._traffic.clock())
+        harvest = collector.harvest(
+            ARMS, self._traffic.strata(), as_of=self._traffic.clock(), unheard=unheard
+        )
         self._shop.show.say(
             f"collected {harvest.sessions} sessions and {harvest.signals} signals, "
             f"mean reward {harvest.mean_reward:.2f}"

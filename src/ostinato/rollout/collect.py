@@ -8,7 +8,7 @@ kill at any point leaves sessions that the next collection takes. A signal that 
 a session and the trainer's claim makes the ledger return it, and the next collection scores it anew.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ostinato.rewards.live.definition import LiveDefinition
@@ -60,13 +60,20 @@ class Collector:
         self._person_share = person_share
         keep_definition(store, definition.hash(), definition.text())
 
-    def harvest(self, arms: Sequence[str], stratum_of: Mapping[str, str], *, as_of: float) -> Harvest:
+    def harvest(
+        self,
+        arms: Sequence[str],
+        stratum_of: Mapping[str, str],
+        *,
+        as_of: float,
+        unheard: Collection[str] = (),
+    ) -> Harvest:
         """Offer the sessions of `arms` that are ready, and return the figures.
 
         `stratum_of` maps a task id, or the id of a session without a task, to its stratum; those that have
         none share one. A session is taken when its attribution window is over at `as_of` (seconds since the
         epoch), whether it got feedback or not: otherwise only sessions with feedback would be learnt from.
-        The others wait.
+        The others wait, and so do those of `unheard`, whose follow-ups no judge has read yet.
         """
         self._ledger.reopen()
         prompts = self._uncollected(arms)
@@ -74,8 +81,10 @@ class Collector:
         scored = score_live(self._store, self._definition, given, as_of=as_of)
         waits = {session.id for session, (_, phase) in prompts.items() if phase is Phase.OFFERED}
         self._store.add_rewards(each.reward for each in scored if each.session.id not in waits)
-        ripe = [each for each in scored if each.settled]
-        self._wait([each for each in scored if not each.settled], prompts)
+        asked_again = set(unheard) - waits
+        ripe = [each for each in scored if each.settled and each.session.id not in asked_again]
+        taken_up = {each.session.id for each in ripe}
+        self._wait([each for each in scored if each.session.id not in taken_up], prompts)
         strata = [stratum_of.get(each.session.task_id or each.session.id, "") for each in ripe]
         credited_all = credit_live(ripe, strata, self._person_share)
         taken = [

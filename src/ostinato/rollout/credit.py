@@ -133,15 +133,32 @@ def credit_live(
 ) -> list[Credited]:
     """Compare each session with those of other people in its stratum.
 
-    Nobody's sessions weigh more than `person_share` of all together; `influence.py` has the bound.
+    Nobody's sessions weigh more than `person_share` of all together; `influence.py` has the bound. Sessions
+    that cannot be trained on are in no baseline and have no weight, else they would raise everybody's share
+    of what is trained; their advantage is 0.
     """
-    people = [f"{each.session.organisation}/{each.session.user}" for each in scored]
+    learnt = [(each, stratum) for each, stratum in zip(scored, strata, strict=True) if _has_samples(each)]
+    people = [f"{each.session.organisation}/{each.session.user}" for each, _ in learnt]
     weights = person_weights(people, person_share)
-    advantages = person_advantages([each.reward.total for each in scored], people, strata, weights)
+    rewards = [each.reward.total for each, _ in learnt]
+    advantages = person_advantages(rewards, people, [stratum for _, stratum in learnt], weights)
+    advantage_of = {each.session.id: float(a) for (each, _), a in zip(learnt, advantages, strict=True)}
     return [
-        Credited(session_id=each.session.id, turns=each.turns, advantage=float(advantage))
-        for each, advantage in zip(scored, advantages, strict=True)
+        Credited(
+            session_id=each.session.id,
+            turns=each.turns,
+            advantage=advantage_of.get(each.session.id, 0.0),
+        )
+        for each in scored
     ]
+
+
+def _has_samples(one: LiveCredit) -> bool:
+    """Return whether anything of a session can be trained on."""
+    try:
+        return bool(samples_of(trainable(one.turns)[0], 0.0))
+    except UntrainableError:
+        return False
 
 
 def samples(ledger: Ledger, credited: Credited, *, summaries: bool = True) -> list[Sample]:

@@ -241,9 +241,6 @@ class Store:
         with self.database.read() as connection:
             return set(values_in(connection, select(column), column, list(session_ids)))
 
-    def add_reward(self, reward: Reward) -> None:
-        self.add_rewards((reward,))
-
     def add_rewards(self, rewards: Iterable[Reward]) -> None:
         """Append rewards: a later reward of the same session does not erase an earlier one."""
         with self.database.write() as connection:
@@ -282,8 +279,7 @@ class Store:
 
     def set_arms(self, arms: Sequence[Arm]) -> None:
         """Replace all arms at once and raise the revision; a reader sees the old ones or the new ones."""
-        with self.database.write() as connection:
-            put_arms(self.database, connection, arms)
+        self.change_arms(lambda _: arms)
 
     def change_arms(self, change: Callable[[Sequence[Arm]], Sequence[Arm]]) -> None:
         """Replace all arms by what `change` makes of the present ones, and let nobody write in between."""

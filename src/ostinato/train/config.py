@@ -72,7 +72,9 @@ class PolicyConfig:
         self._refuse_unused()
 
     def _refuse_unused(self) -> None:
-        """Raise ValueError for a bound that was set and that the correction does not have."""
+        """Raise ValueError for a bound that was set and that nothing reads."""
+        if self.routes != "filtered" and self.route_margin != 1.0:
+            raise ValueError(f"route_margin is set and routes is {self.routes}: only filtered has it")
         owners = {
             "ratio_cap": ("truncated", "sequence"),
             "ratio_low": ("icepop",),

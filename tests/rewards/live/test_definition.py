@@ -147,6 +147,10 @@ def test_every_weight_and_window_changes_the_hash() -> None:
         ("[parts.share_kept]\nweight = 1", "share_kept needs at_s"),
         ("[parts.share_kept]\nweight = 1\nat_s = 90000", "at_s is 90000"),
         ("[parts.kept]\nweight = 1\nwindows = 5", "unknown key"),
+        ("[parts.kept]\nweight = 1\n[effort]\ntokens_per_turn = 0.0", "tokens_per_turn 0.0"),
+        ("[parts.kept]\nweight = 1\n[effort]\ntokens_per_turn = -10.0", "tokens_per_turn -10.0"),
+        ("[parts.kept]\nweight = 1\n[effort]\nk = -1.0", "k is -1.0"),
+        ("[parts.kept]\nweight = 1\n[effort]\nq = nan", "q nan"),
     ],
 )
 def test_a_definition_that_cannot_work_is_refused(tmp_path: Path, text: str, why: str) -> None:
@@ -164,3 +168,19 @@ def test_a_team_may_wait_longer_and_train_on_what_was_left_after_days(tmp_path: 
     assert week.settled("s", [turn()], [seen], as_of=ENDED + 2 * DAY) is None
     settled = week.settled("s", [turn()], [seen], as_of=ENDED + 7 * DAY)
     assert settled is not None and settled.total == 0.75
+
+
+def test_a_part_with_a_longer_window_is_left_out_of_every_session_alike() -> None:
+    """The same kept edit, seen a day later, in a session that ended with it and in one that stayed open."""
+    day = 86_400.0
+    kept = Signal(session_id="s", kind=SignalKind.EDIT_KEPT, value=1.0, observed_at=900.0, turn=0, edit="e")
+    seen = [replace(kept, kind=SignalKind.EDIT_SURVIVAL, observed_at=at) for at in (900.0, day + 60.0)]
+    left = []
+    for last in (30.0, 600.0):
+        turns = [replace(turn(n, "s"), started_at=at, latency_s=0.0) for n, at in enumerate((0.0, last))]
+        settled = LIVE.settled("s", turns, [kept, *seen], as_of=30 * day)
+        assert settled is not None
+        left.append(next(part for part in settled.parts if part.name == "left_1d"))
+        later = LIVE.score("s", turns, [kept, *seen], as_of=30 * day)
+        assert next(part for part in later.parts if part.name == "left_1d").state is PartState.OBSERVED
+    assert [part.state for part in left] == [PartState.CENSORED] * 2 and left[0].value == left[1].value == 0

@@ -122,3 +122,13 @@ def test_what_was_never_seen_is_not_an_alarm_the_first_time() -> None:
 def test_too_short_a_history_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 20"):
         each_another([0.0] * 19, horizon=10)
+
+
+def test_the_limit_of_a_small_rate_is_the_largest_path_and_a_smaller_rate_is_refused() -> None:
+    people = [str(number) for number in range(40)]
+    resampled = Resampled.of(people, horizon=20, paths=500, seed=1)
+    history = list(np.random.default_rng(4).normal(0, 1, 40))
+    limits = [Cusum(history, resampled, alarm_rate=rate).limit for rate in (1 / 501, 1.9 / 501, 2 / 501)]
+    assert limits[0] == limits[1] > limits[2]
+    with pytest.raises(ValueError, match="500 paths"):
+        Cusum(history, resampled, alarm_rate=0.9 / 501)

@@ -178,7 +178,7 @@ def test_signals_of_forgeable_verdicts_became_their_grade(place: str) -> None:
 
 def test_rewards_of_the_layout_without_a_moment_are_read_on(place: str) -> None:
     with store_at(place) as store:
-        store.add_reward(Reward(session_id="s1", definition="old", parts=()))
+        store.add_rewards((Reward(session_id="s1", definition="old", parts=()),))
     run_sql(
         place,
         "ALTER TABLE samples DROP COLUMN routes;"
@@ -188,7 +188,7 @@ def test_rewards_of_the_layout_without_a_moment_are_read_on(place: str) -> None:
     )
     with closing(Store.open(place)) as store:
         later = Reward(session_id="s1", definition="new", parts=(), as_of=5.0)
-        store.add_reward(later)
+        store.add_rewards((later,))
         assert store.rewards("s1") == [Reward(session_id="s1", definition="old", parts=()), later]
 
 

@@ -21,12 +21,15 @@ KEY = "OSTINATO_JUDGE_KEY"
 """The environment variable with the key of the judge's address."""
 
 
-async def read_follow_ups(shop: Shop, sessions: Sequence[Session]) -> None:
-    """Record a signal for each follow-up in sessions of people who agreed to training, and say how many."""
+async def read_follow_ups(shop: Shop, sessions: Sequence[Session]) -> frozenset[str]:
+    """Record a signal for each follow-up in sessions of people who agreed to training, and say how many.
+
+    Return the sessions with a follow-up on which the judge gave no answer.
+    """
     live = shop.config.live
     given = [session for session in sessions if session.consent]
     if live.developers != PEOPLE or not given:
-        return
+        return frozenset()
     tokenizer = load_renderer(shop.run.checkpoint(START)).tokenizer
     async with AsyncExitStack() as stack:
         judge: FollowUpJudge = BaselineJudge()
@@ -37,3 +40,4 @@ async def read_follow_ups(shop: Shop, sessions: Sequence[Session]) -> None:
     shop.show.say(
         f"read {done.read} follow-ups by {judge.name}; {done.unanswered} got no answer and stay censored"
     )
+    return done.waiting

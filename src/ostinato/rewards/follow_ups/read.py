@@ -44,6 +44,8 @@ class JudgedFollowUps:
     read: int
     unanswered: int
     """Follow-ups on which the judge gave no answer: they are asked about again at the next reading."""
+    waiting: frozenset[str] = frozenset()
+    """The sessions of those."""
 
 
 async def judge_follow_ups(
@@ -52,7 +54,7 @@ async def judge_follow_ups(
     """Record a signal for each follow-up that has none by this judge yet."""
     ids = [session.id for session in sessions]
     turns, signals = store.turns_of(ids), store.signals_of(ids)
-    read = unanswered = 0
+    read, unanswered, waiting = 0, 0, set[str]()
     for id_ in ids:
         known = {signal.id for signal in signals.get(id_, ())}
         found = []
@@ -63,11 +65,12 @@ async def judge_follow_ups(
             probability = await judge.probability(said.text)
             if probability is None:
                 unanswered += 1
+                waiting.add(id_)
             else:
                 found.append(_signal(name, said, probability))
         store.record((), found)
         read += len(found)
-    return JudgedFollowUps(read=read, unanswered=unanswered)
+    return JudgedFollowUps(read=read, unanswered=unanswered, waiting=frozenset(waiting))
 
 
 def follow_ups(turns: Sequence[Turn], tokenizer: Tokenizer) -> list[FollowUp]:

@@ -48,7 +48,9 @@ class LiveDefinition:
     """A declared reward of a session with a developer: the sum over its parts of weight times fact.
 
     A part is `observed` when its fact is known by `as_of`, `censored` and worth 0 while its window is open,
-    and `expired` with the worth of silence afterwards.
+    and `expired` with the worth of silence afterwards. One whose window is longer than `train_after_s` is
+    censored until that is over even if its fact is known: an edit made early in a long session would have
+    been watched for longer than the same edit in a short one.
 
     >>> LIVE.score("s1", (), ()).parts[0].censored
     True
@@ -64,6 +66,7 @@ class LiveDefinition:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.train_after_s) and self.train_after_s > 0):
             raise DefinitionError(f"{self.name}: train_after_s is {self.train_after_s}: make it positive")
+        _check_price(f"{self.name}: effort", self.effort)
         for name, part in self.parts.items():
             _check(f"{self.name}: parts.{name}", name, part)
         if not any(self._may_pay(name, part) for name, part in self.parts.items()):
@@ -126,6 +129,7 @@ class Scorer:
     def __init__(self, definition: LiveDefinition) -> None:
         self._hash = definition.hash()
         self._price = definition.effort
+        self._train_after_s = definition.train_after_s
         self._parts = [(name, part, READERS[part.reads or name]) for name, part in definition.parts.items()]
 
     def score(
@@ -144,11 +148,11 @@ class Scorer:
     def _part(
         self, name: str, part: LivePart, reader: Reader, facts: SessionFacts, as_of: float | None
     ) -> RewardPart:
-        fact = reader.read(facts, part.at_s or 0.0, self._price)
-        if fact is not None:
+        fact, ended = reader.read(facts, part.at_s or 0.0, self._price), facts.ended_at
+        over = as_of is None or (ended is not None and as_of >= ended + part.window_s)
+        if fact is not None and (over or part.window_s <= self._train_after_s):
             return RewardPart(name=name, value=part.weight * fact.value, evidence=fact.evidence)
-        ended = facts.ended_at
-        over = as_of is not None and ended is not None and as_of >= ended + part.window_s
+        over = over and as_of is not None
         return RewardPart(
             name=name,
             value=part.weight * (part.silence if over else 0.0),
@@ -161,6 +165,15 @@ def _hash(name: str, parts: tuple[tuple[str, LivePart], ...], train_after_s: flo
     named = [(each, asdict(part)) for each, part in sorted(parts, key=lambda pair: pair[0])]
     text = json.dumps([name, named, train_after_s, asdict(effort)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _check_price(where: str, price: Price) -> None:
+    shape = price.k, price.q, price.tokens_per_turn
+    if not all(map(math.isfinite, shape)) or min(price.k, price.q) < 0 or price.tokens_per_turn <= 0:
+        raise DefinitionError(
+            f"{where}: k is {price.k}, q {price.q} and tokens_per_turn {price.tokens_per_turn}: make k and q "
+            "at least 0, and tokens_per_turn above 0"
+        )
 
 
 def _check(where: str, name: str, part: LivePart) -> None:

@@ -10,6 +10,7 @@ the chance of an alarm within the horizon allows for habits, for people who brin
 usual value that is itself an estimate.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -130,7 +131,8 @@ class Cusum:
     `history` are values without a change; a value counts when it exceeds their mean by half of `delta`
     standard deviations. One more value as large as the largest is assumed, or one of 1 where all are 0, since
     what was not seen yet may still be usual. `resampled` are the ways in which the same history could have
-    gone. Raises ValueError for fewer than 20 values.
+    gone. The limit is the order statistic that a further path exceeds with a chance of at most `alarm_rate`.
+    Raises ValueError for fewer than 20 values, and for a rate that so many paths cannot show.
     """
 
     def __init__(
@@ -154,7 +156,7 @@ class Cusum:
         for step in resampled.streams.T:
             height = np.maximum(0.0, height + (values[step] - means) / spreads - delta / 2)
             highest = np.maximum(highest, height)
-        self.limit = float(np.quantile(highest, 1 - alarm_rate, method="higher")) + 1e-9
+        self.limit = _exceeded_at_most(highest, alarm_rate) + 1e-9
 
     def add(self, value: float) -> bool:
         """Take one value in and return whether the alarm sounds."""
@@ -165,6 +167,20 @@ class Cusum:
             self.began = self._seen
         self._seen += 1
         return self.height > self.limit
+
+
+def _exceeded_at_most(drawn: Floats, rate: float) -> float:
+    """Return the order statistic of `drawn` (paths) that one more draw exceeds with chance `rate` at most.
+
+    The j-th of n is exceeded with chance 1 - j / (n + 1). Raises ValueError where even the largest is
+    exceeded more often.
+    """
+    rank = math.ceil((1 - rate) * (len(drawn) + 1))
+    if rank > len(drawn):
+        raise ValueError(
+            f"{len(drawn)} paths show a rate of {1 / (len(drawn) + 1):.2g} at the least, not {rate:g}"
+        )
+    return float(np.sort(drawn)[rank - 1])
 
 
 def _moments(values: Floats, resampled: Resampled) -> tuple[Floats, Floats]:
