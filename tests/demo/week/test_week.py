@@ -7,6 +7,7 @@ demo/week/others.py, demo/week/crowds.py and loop/stages/held_out_tasks.py.
 
 import asyncio
 import math
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
@@ -174,6 +175,19 @@ def test_kill_after_kill_changes_nothing(tmp_path: Path) -> None:
     assert sum(each.kills for each in done) > 20 and [each.differs for each in done] == [()] * 8
     died_in = {stage for each in done for stage in each.died_in}
     assert died_in >= {"live", "collect", "refine", "gate", "release"}
+
+
+def test_a_kill_between_a_stage_and_its_log_turns_no_clock_back(tmp_path: Path) -> None:
+    """Each process begins at the newest row; the first stage ends later, when it has waited for windows."""
+    twin = twin_of(tmp_path / "twin", TINY_WEEK)
+    for name in ("counted", "killed"):
+        shutil.copytree(twin.start, tmp_path / name)
+    with counting() as steps:
+        run_week(tmp_path / "counted", TINY_WEEK)
+    with counting(steps.stages["cycle-1/live"], late=True), pytest.raises(KilledError):
+        run_week(tmp_path / "killed", TINY_WEEK)
+    run_week(tmp_path / "killed", TINY_WEEK)
+    assert ledger(tmp_path / "killed") == twin.ledger
 
 
 def test_the_second_population_judges_by_what_it_sees(week: tuple[Path, Any]) -> None:

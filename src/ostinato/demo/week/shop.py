@@ -4,6 +4,7 @@ The trainer runs in this process, an engine is a version of the surrogate, and a
 """
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
@@ -74,22 +75,28 @@ class WeekShop:
         self._passes: Counter[str] = Counter()
 
     async def stage(self, name: str, schema: type[T], work: Callable[[], Awaitable[T]]) -> T:
+        """Do a stage, or go on where it ended: the clock of a killed process had stopped at its last row."""
         self._stage, kept = name, self.run.result(name, schema)
         self._passes.clear()
         cycle, _, stage = name.rpartition("/")
-        self.began = began = self._began(cycle, stage)
-        result = await work() if kept is None else kept
-        await until(self.store, began + TAKES_S.get(stage, 0.0))  # a process killed at its end goes on then
-        if kept is None:
-            self.run.finish(name, result, 0.0)
+        logged = self._began(cycle, stage)
+        if kept is not None:
+            if logged is not None:
+                await until(self.store, logged + self.run.seconds()[name])
+            return kept
+        self.began = self.store.now() if logged is None else logged
+        began = self.began
+        result = await work()
+        took = max(TAKES_S.get(stage, 0.0), math.ceil(10 * (self.store.now() - began)) / 10)  # as it is kept
+        await until(self.store, began + took)
+        self.run.finish(name, result, took)
         return result
 
-    def _began(self, cycle: str, stage: str) -> float:
-        """Return when a stage began for the first time: one that was killed ends when it would have ended."""
+    def _began(self, cycle: str, stage: str) -> float | None:
+        """Return when a stage of a cycle began for the first time, in whichever process; None for others."""
         entries = cycle_log(self.store)
         wanted = CycleAction.STAGE_BEGAN, cycle, stage
-        began = (e.at for e in entries if (e.action, e.cycle, e.detail) == wanted)
-        return next(began, self.store.now())
+        return next((e.at for e in entries if (e.action, e.cycle, e.detail) == wanted), None)
 
     def put_arm(self, arm: Arm) -> None:
         put_arm(self.store, arm)
