@@ -255,3 +255,9 @@ def test_tokens_are_measured_by_how_many_versions_ago_they_were_sampled(
     assert now.mismatch.most < 1e-4 < before.mismatch.p50 and now.effective > 0.999
     assert stats.tokens == now.tokens + before.tokens and stats.mismatch is not None
     assert 0 < (stats.entropy or 0) < math.log(VOCAB)
+
+
+def test_a_margin_that_no_routes_read_is_refused() -> None:
+    with pytest.raises(ValueError, match="route_margin is set and routes is replay"):
+        PolicyConfig(route_margin=0.02)
+    assert PolicyConfig(routes="filtered", route_margin=0.02).margin == 0.02

@@ -146,9 +146,13 @@ def sample(seed: int = 0, length: int = 10) -> Sample:
 def test_a_step_tells_what_became_of_the_routes(tmp_path: Path) -> None:
     samples = [sample(0), replace(sample(1), routes=None)]
     steps = {}
-    for routes in ("replay", "filtered", "own"):
+    configs = {
+        "replay": PolicyConfig(routes="replay"),
+        "filtered": PolicyConfig(routes="filtered", route_margin=0.5),
+        "own": PolicyConfig(routes="own"),
+    }
+    for routes, config in configs.items():
         model = DecoderModel(routed(), tmp_path / routes)
-        config = PolicyConfig(routes=routes, route_margin=0.5)  # type: ignore[arg-type]
         steps[routes] = advantage_step(model, samples, 2, 1e-3, config, version=0)
         assert model.replayed() == ReplayCounts()
     assert steps["replay"].routes_recorded == steps["filtered"].routes_recorded == 0.5
