@@ -17,9 +17,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from fuzz.ray_nodes import three_nodes
+
 from benchmarks.measure import Cpu, Run, table
 from benchmarks.plan_scale import ENGINES, SIZES, growth, scale
-from ostinato.demo import commands as demo
+from ostinato.demo.commands import DEMO
 from ostinato.loop.planner.costs import read_costs
 from ostinato.loop.planner.laptop import StageTime, predict
 from ostinato.loop.planner.report import whole
@@ -80,8 +82,6 @@ def compared() -> list[dict[str, Any]]:
 
 def quarters(cpu: Cpu) -> dict[str, float]:
     """Return the CPU seconds of a quarter of the demo by its name, as children and on three Ray nodes."""
-    from fuzz.ray_nodes import three_nodes
-
     with TemporaryDirectory() as folder:
         spent = {"demo-quarter": cpu_of_quarter(cpu, Path(folder, "children"), {})}
         with three_nodes() as cluster:
@@ -91,9 +91,9 @@ def quarters(cpu: Cpu) -> dict[str, float]:
 
 
 def cpu_of_quarter(cpu: Cpu, directory: Path, more: dict[str, str]) -> float:
-    before, file = cpu.seconds(), Path(demo.__file__).with_name("demo.toml")
+    before = cpu.seconds()
     settings = [word for name, value in (QUARTER | more).items() for word in ("--set", f"{name}={value}")]
-    command = [sys.executable, "-m", "ostinato", "run", str(file), "--directory", str(directory), *settings]
+    command = [sys.executable, "-m", "ostinato", "run", str(DEMO), "--directory", str(directory), *settings]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return cpu.seconds() - before
 

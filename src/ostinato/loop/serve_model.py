@@ -206,15 +206,15 @@ def _gateway(config: ServeModelConfig, run: Run, checkpoint: Path) -> GatewaySer
 def _point_arms(store: Store, engines: Sequence[_Engine]) -> None:
     """Make the champion's arm point to `engines`; other arms stay as an operator set them."""
     urls, version = tuple(engine.url for engine in engines), engines[0].version
-    arms = store.arms()
-    share = 1.0 - sum(arm.share for arm in arms if arm.name != CHAMPION)
-    known = next((arm for arm in arms if arm.name == CHAMPION), None)
-    champion = (
-        replace(known, version=version, engines=urls)
-        if known
-        else Arm(name=CHAMPION, version=version, share=max(0.0, share), engines=urls)
-    )
-    store.set_arms([champion, *(arm for arm in arms if arm.name != CHAMPION)])
+
+    def pointed(arms: Sequence[Arm]) -> list[Arm]:
+        others = [arm for arm in arms if arm.name != CHAMPION]
+        share = max(0.0, 1.0 - sum(arm.share for arm in others))
+        known = next((arm for arm in arms if arm.name == CHAMPION), None)
+        made = known or Arm(name=CHAMPION, version=version, share=share, engines=urls)
+        return [replace(made, version=version, engines=urls), *others]
+
+    store.change_arms(pointed)
 
 
 def _say(

@@ -73,19 +73,20 @@ class PolicyConfig:
 
     def _refuse_unused(self) -> None:
         """Raise ValueError for a bound that was set and that nothing reads."""
-        if self.routes != "filtered" and self.route_margin != 1.0:
-            raise ValueError(f"route_margin is set and routes is {self.routes}: only filtered has it")
-        owners = {
-            "ratio_cap": ("truncated", "sequence"),
-            "ratio_low": ("icepop",),
-            "ratio_high": ("icepop",),
+        icepop = "the correction", self.correction, ("icepop",)
+        readers = {
+            "ratio_cap": ("the correction", self.correction, ("truncated", "sequence")),
+            "ratio_low": icepop,
+            "ratio_high": icepop,
+            "route_margin": ("routes", self.routes, ("filtered",)),
         }
         for each in fields(self):
-            of = owners.get(each.name, (self.correction,))
-            if self.correction not in of and getattr(self, each.name) != each.default:
+            if each.name not in readers or getattr(self, each.name) == each.default:
+                continue
+            setting, value, of = readers[each.name]
+            if value not in of:
                 raise ValueError(
-                    f"{each.name} is set and the correction is {self.correction}: only {' and '.join(of)} "
-                    "has it"
+                    f"{each.name} is set and {setting} is {value}: only {' and '.join(of)} has it"
                 )
 
 

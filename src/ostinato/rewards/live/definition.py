@@ -148,11 +148,12 @@ class Scorer:
     def _part(
         self, name: str, part: LivePart, reader: Reader, facts: SessionFacts, as_of: float | None
     ) -> RewardPart:
-        fact, ended = reader.read(facts, part.at_s or 0.0, self._price), facts.ended_at
-        over = as_of is None or (ended is not None and as_of >= ended + part.window_s)
-        if fact is not None and (over or part.window_s <= self._train_after_s):
+        ended = facts.ended_at
+        over = as_of is not None and ended is not None and as_of >= ended + part.window_s
+        counts = as_of is None or over or part.window_s <= self._train_after_s
+        fact = reader.read(facts, part.at_s or 0.0, self._price) if counts else None
+        if fact is not None:
             return RewardPart(name=name, value=part.weight * fact.value, evidence=fact.evidence)
-        over = over and as_of is not None
         return RewardPart(
             name=name,
             value=part.weight * (part.silence if over else 0.0),
