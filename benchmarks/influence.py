@@ -7,8 +7,8 @@ differ. People bring Pareto(1.5) many requests, each once. Adversaries bring twe
 and report the opposite of what they got.
 
 - `curve`: the true reward after 60 steps by the share of adversaries among the people, with the cap on a
-  person's share (`rollout.influence`, 1 %) and without one; and how far the capped gradient of the first step
-  moved, as a part of the computed bound, which must stay below 1.
+  person's share (`train.objective.influence`, 1 %) and without one; and how far the capped gradient of the
+  first step moved, as a part of the computed bound, which must stay below 1.
 - `variance`: the variance of the gradient by batch size under no baseline, the batch's mean, other people's
   mean of the stratum (what ships), and one that was learned from earlier batches.
 
@@ -24,7 +24,7 @@ import numpy as np
 from scipy.stats import t
 
 from benchmarks.measure import Run, table
-from ostinato.rollout.influence import Floats, influence_bound, person_advantages, person_weights
+from ostinato.train.objective.influence import Floats, influence_bound, person_advantages, person_weights
 
 Rng = np.random.Generator
 KINDS, ACTIONS, STEPS, RATE, SHARE = 8, 4, 60, 2.0, 0.01

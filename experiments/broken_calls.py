@@ -13,7 +13,6 @@ from ostinato.rewards.monitors.change import Cusum, Resampled
 from ostinato.rewards.practice.definition import PRACTICE
 from ostinato.train.config import PolicyConfig
 from ostinato.train.objective.group import above_the_others
-from ostinato.train.objective.stratum import leave_one_out
 
 WINNING, LOSING = 0, 1
 SOLVED = torch.tensor([0.9, 0.1])
@@ -67,9 +66,7 @@ def _advantages(rewards: torch.Tensor, kept: torch.Tensor, *, grouped: bool) -> 
     parts = torch.arange(BATCH).split(GROUP) if grouped else [torch.arange(BATCH)]
     for part in parts:
         some = part[kept[part]]
-        values = rewards[some].tolist()
-        of_some = above_the_others(values) if grouped else leave_one_out(values, [""] * len(values))
-        advantages[some] = torch.tensor(of_some)
+        advantages[some] = torch.tensor(above_the_others(rewards[some].tolist()))
     return advantages
 
 

@@ -29,10 +29,10 @@ from ostinato.rewards.live.definition import LIVE, LiveDefinition, LivePart
 from ostinato.rewards.live.verdicts import LiveVerdict, verdicts
 from ostinato.rewards.monitors.alarms import alarms, drifts
 from ostinato.rewards.monitors.behaviour import Observed
-from ostinato.rollout.influence import person_advantages, person_weights
 from ostinato.train.config import PolicyConfig
 from ostinato.train.local import DecoderModel
 from ostinato.train.objective.group import above_the_others
+from ostinato.train.objective.influence import person_advantages, person_weights
 from ostinato.train.policy import policy_step
 from ostinato.train.samples import samples_of
 from ostinato.types import Decision, Group, Report

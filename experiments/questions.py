@@ -12,7 +12,7 @@ from experiments.study import Claim, Outcome, Study
 from experiments.table import Table
 from ostinato.rewards.monitors.change import Cusum, Resampled
 from ostinato.train.config import PolicyConfig
-from ostinato.train.objective.stratum import leave_one_out
+from ostinato.train.objective.group import above_the_others
 
 EASY, HARD, AMBIGUOUS = 0, 1, 2
 KEPT = torch.tensor([0.9, 0.3, 0.3])
@@ -41,7 +41,7 @@ def run(arm: str, seed: int) -> Outcome:
         if alarm is None and any(monitor.add(value) for value in ask.float().tolist()):
             alarm = edited[-1]
         rewards = reward(choices.states_N, ask, naive=arm == NAIVE, chance=policy.chance)
-        advantages = torch.tensor(leave_one_out(rewards.tolist(), [""] * BATCH))
+        advantages = torch.tensor(above_the_others(rewards.tolist()))
         policy.learn(choices, advantages, sessions=BATCH, config=config)
         probabilities = policy.probabilities()
         for kind, curve in enumerate(asked):

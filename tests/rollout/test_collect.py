@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -189,9 +190,12 @@ def test_nobody_has_more_of_what_is_trained_because_others_cannot_be_trained_on(
         store.record([replace(turn(0, about.id), sampling=greedy)], [signal], [about])
     harvest = Collector(store, LIVE, 0.04).harvest(["main"], {}, as_of=LATER)
     assert (harvest.offered, harvest.untrainable) == (80, 200)
-    moved = {
-        group.prompt: sum(abs(sample.advantage) for sample in group.samples)
-        for group in Ledger(store).claim(1, 80, 0)
-    }
+    groups = Ledger(store).claim(1, 80, 0)
+    moved = {group.prompt: sum(abs(sample.advantage) for sample in group.samples) for group in groups}
     ada = sum(value for prompt, value in moved.items() if int(prompt.removeprefix("live/s")) < 30)
     assert 0 < ada <= 0.06 * sum(moved.values()), "0.04 of the weight, times what rewards differ"
+    weight_of = Counter[str]()
+    for group in groups:
+        weight_of[group.person] += group.weight
+    assert len(weight_of) == 51 and not any("ada" in person for person in weight_of)
+    assert max(weight_of.values()) == pytest.approx(0.04 * weight_of.total())

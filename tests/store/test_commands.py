@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.databases import run_sql
-from tests.store.builders import group, session, turn, version
+from tests.store.builders import LAYOUT_14, group, session, turn, version
 from tests.store.old_record import STAY, fill
 
 from ostinato.cli import main
@@ -61,8 +61,8 @@ def test_an_older_layout_is_migrated_when_it_is_told_to(
     store: Store, place: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store.close()
-    old = "DROP TABLE holds; DROP TABLE samplers; UPDATE counters SET value = 13 WHERE name = 'schema'"
-    run_sql(place, old)
+    old = f"{LAYOUT_14} DROP TABLE holds; DROP TABLE samplers;"
+    run_sql(place, f"{old} UPDATE counters SET value = 13 WHERE name = 'schema'")
     assert asked(capsys, "info", "--store", place) == {"layout": 13, "newest": SCHEMA}
     assert asked(capsys, "migrate", "--store", place)["migrated"] is False and layout_of(place) == 13
     assert asked(capsys, "migrate", "--store", place, "--yes")["migrated"] is True

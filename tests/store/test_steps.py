@@ -4,7 +4,7 @@ from contextlib import closing
 from dataclasses import replace
 
 from tests.databases import run_sql
-from tests.store.builders import group, session, turn
+from tests.store.builders import LAYOUT_14, group, session, turn
 
 from ostinato.store import Ledger, Store
 from ostinato.store.steps import add_step, dropped_so_far, newest_rewards, steps
@@ -29,7 +29,7 @@ def test_a_store_of_the_layout_without_steps_is_read_on(place: str) -> None:
         Ledger(store).offer(group("a"))
     run_sql(
         place,
-        "DROP TABLE steps; ALTER TABLE groups DROP COLUMN trees;"
+        f"{LAYOUT_14} DROP TABLE steps; ALTER TABLE groups DROP COLUMN trees;"
         "UPDATE counters SET value = 11 WHERE name = 'schema';",
     )
     with closing(Store.open(place)) as store:

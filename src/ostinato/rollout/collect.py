@@ -141,5 +141,13 @@ class Collector:
         if not rows:
             self._ledger.give_up([one.session.id], State.UNTRAINABLE)
             return False
-        group = Group(id=new_id(), prompt=prompt, samples=tuple(rows), rewards=(one.reward.total,), kind=kind)
+        group = Group(
+            id=new_id(),
+            prompt=prompt,
+            samples=tuple(rows),
+            rewards=(one.reward.total,),
+            kind=kind,
+            person=credited.person,
+            weight=credited.weight,
+        )
         return self._ledger.offer(group, stage=Stage.LIVE, facts=len(one.turns) + len(one.signals))

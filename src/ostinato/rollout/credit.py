@@ -8,13 +8,14 @@ import json
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from statistics import fmean
 
 from ostinato.rewards.definition import Definition
 from ostinato.rewards.live.definition import LiveDefinition
-from ostinato.rollout.influence import person_advantages, person_weights
 from ostinato.store import Ledger, Store
 from ostinato.train.objective.group import Baseline, above_the_others
+from ostinato.train.objective.influence import person_advantages, person_weights
 from ostinato.train.objective.tree import tree_advantages
 from ostinato.train.samples import UntrainableError, samples_of, trainable
 from ostinato.types import Reward, Sample, Session, Signal, State, Turn
@@ -58,6 +59,9 @@ class Credited:
     session_id: str
     turns: Sequence[Turn]
     advantage: float
+    person: str = ""
+    weight: float = 1.0
+    """Of a live session: see `Group`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,24 +137,30 @@ def credit_live(
 ) -> list[Credited]:
     """Compare each session with those of other people in its stratum.
 
-    Nobody's sessions weigh more than `person_share` of all together; `influence.py` has the bound. Sessions
-    that cannot be trained on are in no baseline and have no weight, else they would raise everybody's share
-    of what is trained; their advantage is 0.
+    Nobody's sessions weigh more than `person_share` of all together; `train.objective.influence` has the
+    bound. Sessions that cannot be trained on are in no baseline and have no weight, else they would raise
+    everybody's share of what is trained; their advantage is 0.
     """
     learnt = [(each, stratum) for each, stratum in zip(scored, strata, strict=True) if _has_samples(each)]
-    people = [f"{each.session.organisation}/{each.session.user}" for each, _ in learnt]
+    people = [_person(each.session) for each, _ in learnt]
     weights = person_weights(people, person_share)
     rewards = [each.reward.total for each, _ in learnt]
     advantages = person_advantages(rewards, people, [stratum for _, stratum in learnt], weights)
-    advantage_of = {each.session.id: float(a) for (each, _), a in zip(learnt, advantages, strict=True)}
-    return [
-        Credited(
-            session_id=each.session.id,
-            turns=each.turns,
-            advantage=advantage_of.get(each.session.id, 0.0),
+    credited = {
+        each.session.id: Credited(
+            session_id=each.session.id, turns=each.turns, advantage=float(a), person=person, weight=float(w)
         )
+        for (each, _), person, a, w in zip(learnt, people, advantages, weights, strict=True)
+    }
+    return [
+        credited.get(each.session.id) or Credited(session_id=each.session.id, turns=each.turns, advantage=0.0)
         for each in scored
     ]
+
+
+def _person(session: Session) -> str:
+    """Return the key of who asked, which is in no group by name."""
+    return sha256(json.dumps([session.organisation, session.user]).encode()).hexdigest()[:16]
 
 
 def _has_samples(one: LiveCredit) -> bool:

@@ -103,10 +103,17 @@ class Group:
     trees: tuple[tuple[str, ...], ...] = ()
     """The sessions behind each reward, those without a sample included: a session alone, or a trunk and then
     its branches. Empty when every session of the group is alone and has a sample."""
+    person: str = ""
+    """Of a live session a key that tells its person from others, and names nobody; empty in practice."""
+    weight: float = 1.0
+    """What a live session counts for, above 0 and 1 at most: less where its person brings many. It is in the
+    advantages of its samples."""
 
     def __post_init__(self) -> None:
         if wrong := [reward for reward in self.rewards if not math.isfinite(reward)]:
             raise ValueError(f"group {self.id}: a reward is a finite number, got {wrong[0]}")
+        if not 0 < self.weight <= 1:
+            raise ValueError(f"group {self.id}: a weight is above 0 and 1 at most, got {self.weight}")
         if self.trees and (len(self.trees) != len(self.rewards) or not all(self.trees)):
             raise ValueError(
                 f"group {self.id}: {len(self.rewards)} rewards need as many trees of one session at least, "

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.databases import NewPlace, run_sql
-from tests.store.builders import group, session, turn
+from tests.store.builders import LAYOUT_14, group, session, turn
 
 from ostinato.store import Ledger, Store, StoreError, TakenError
 from ostinato.store.ledger.leases import Leases
@@ -151,7 +151,7 @@ def test_a_store_of_the_layout_before_is_read_on(place: str) -> None:
     with store_at(place) as store:
         store.record(made[:2])
     whole = b"".join(number.to_bytes(4, "little") for number in made[1].prompt_ids)
-    run_sql(place, f"UPDATE turns SET prompt_ids = x'{whole.hex()}' WHERE number = 1; {LAYOUT_4}")
+    run_sql(place, f"UPDATE turns SET prompt_ids = x'{whole.hex()}' WHERE number = 1; {LAYOUT_14} {LAYOUT_4}")
     with closing(Store.open(place)) as store:
         store.record(made[2:])
         read = store.turns("s1")
@@ -166,7 +166,7 @@ def test_signals_of_forgeable_verdicts_became_their_grade(place: str) -> None:
         store.record([], noted)
     run_sql(
         place,
-        "ALTER TABLE samples DROP COLUMN routes;"
+        f"{LAYOUT_14} ALTER TABLE samples DROP COLUMN routes;"
         "ALTER TABLE rewards DROP COLUMN as_of; DROP TABLE definitions;"
         "ALTER TABLE groups DROP COLUMN trees;"
         "UPDATE signals SET kind = 'forgeable'; UPDATE counters SET value = 5 WHERE name = 'schema';",
@@ -181,7 +181,7 @@ def test_rewards_of_the_layout_without_a_moment_are_read_on(place: str) -> None:
         store.add_rewards((Reward(session_id="s1", definition="old", parts=()),))
     run_sql(
         place,
-        "ALTER TABLE samples DROP COLUMN routes;"
+        f"{LAYOUT_14} ALTER TABLE samples DROP COLUMN routes;"
         "ALTER TABLE rewards DROP COLUMN as_of; DROP TABLE definitions;"
         "ALTER TABLE groups DROP COLUMN trees;"
         "UPDATE counters SET value = 7 WHERE name = 'schema';",
@@ -200,9 +200,19 @@ def test_groups_of_the_layout_without_routes_are_read_on(place: str) -> None:
         assert Ledger(store).offer(older)
     run_sql(
         place,
-        "ALTER TABLE samples DROP COLUMN routes; ALTER TABLE groups DROP COLUMN trees;"
+        f"{LAYOUT_14} ALTER TABLE samples DROP COLUMN routes; ALTER TABLE groups DROP COLUMN trees;"
         "UPDATE counters SET value = 9 WHERE name = 'schema';",
     )
+    with closing(Store.open(place)) as store:
+        assert Ledger(store).offer(newer)
+        assert Ledger(store).claim(4, 2, 0) == [older, newer]
+
+
+def test_groups_of_the_layout_without_people_are_read_on(place: str) -> None:
+    older, newer = group("g1"), replace(group("g2", session_id="s2"), person="9d1c", weight=0.25)
+    with store_at(place) as store:
+        assert Ledger(store).offer(older)
+    run_sql(place, f"{LAYOUT_14} UPDATE counters SET value = 14 WHERE name = 'schema';")
     with closing(Store.open(place)) as store:
         assert Ledger(store).offer(newer)
         assert Ledger(store).claim(4, 2, 0) == [older, newer]
@@ -212,7 +222,9 @@ def test_a_store_of_the_layout_without_leases_is_read_on(place: str) -> None:
     with store_at(place):
         pass
     run_sql(
-        place, "DROP TABLE samplers; DROP TABLE holds; UPDATE counters SET value = 13 WHERE name = 'schema';"
+        place,
+        f"{LAYOUT_14} DROP TABLE samplers; DROP TABLE holds;"
+        "UPDATE counters SET value = 13 WHERE name = 'schema';",
     )
     with closing(Store.open(place)) as store:
         one = Leases(store, "sampler-0", seconds=60.0)
@@ -225,7 +237,7 @@ def test_a_store_of_the_layout_without_slots_is_read_on(place: str) -> None:
         pass
     run_sql(
         place,
-        "DROP TABLE slots; ALTER TABLE groups DROP COLUMN trees;"
+        f"{LAYOUT_14} DROP TABLE slots; ALTER TABLE groups DROP COLUMN trees;"
         "UPDATE counters SET value = 10 WHERE name = 'schema';",
     )
     with closing(Store.open(place)) as store:

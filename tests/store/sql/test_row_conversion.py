@@ -1,5 +1,7 @@
 """Nouns survive their conversion to rows to the bit."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -45,7 +47,9 @@ def test_samples_come_back(sample: Sample) -> None:
 
 
 def test_groups_come_back() -> None:
-    assert group_of(group_row(group("g1")), group("g1").samples) == group("g1")
+    live = replace(group("g1"), kind="fix", trees=(("s1",), ("s2",)), person="9d1c", weight=0.1)
+    for each in (group("g1"), live):
+        assert group_of(group_row(each), each.samples) == each
 
 
 @given(st.lists(INTS))

@@ -1,11 +1,10 @@
-"""Baselines of a group. Covers train/objective/stratum.py too."""
+"""Baselines of a group."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.train.objective.group import above_the_mean, above_the_others
-from ostinato.train.objective.stratum import leave_one_out
 
 rewards = st.lists(st.floats(-2, 2), min_size=1, max_size=20)
 
@@ -38,23 +37,3 @@ def test_no_std_twice_the_spread_is_twice_the_advantage(group: list[float]) -> N
 def test_a_group_that_agrees_has_no_advantage() -> None:
     assert above_the_others([0.7] * 8) == pytest.approx([0.0] * 8)
     assert above_the_others([]) == []
-
-
-@given(st.lists(st.tuples(st.floats(-2, 2), st.sampled_from("abc")), max_size=20))
-def test_leave_one_out_adds_up_to_zero_in_every_stratum(scored: list[tuple[float, str]]) -> None:
-    values, strata = [reward for reward, _ in scored], [stratum for _, stratum in scored]
-    advantages = leave_one_out(values, strata)
-    for stratum in set(strata):
-        members = [a for a, s in zip(advantages, strata, strict=True) if s == stratum]
-        if len(members) > 1:
-            assert sum(members) == pytest.approx(0, abs=1e-9)
-
-
-@given(st.floats(-9, 9))
-def test_leave_one_out_leaves_ones_own_reward_out(mine: float) -> None:
-    assert leave_one_out([mine, 1.0, 3.0], ["a"] * 3)[0] == pytest.approx(mine - 2.0)
-
-
-def test_one_alone_in_its_stratum_is_compared_with_all_others() -> None:
-    assert leave_one_out([1.0, 0.0, 0.5], ["a", "b", "b"])[0] == 0.75
-    assert leave_one_out([1.0], ["a"]) == [0.0]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ostinato.train.objective.group import above_the_others
+from ostinato.train.objective.influence import person_advantages, person_weights
 from ostinato.train.objective.k1 import k1_advantages, mean_k1, trees_of
 from ostinato.types import Group, Sample
 
@@ -102,6 +103,22 @@ def test_groups_of_one_are_compared_within_their_kind(make_sample: MakeSample) -
     assert found == {"a": 1.0, "b": -1.0, "c": -2.0, "d": 2.0}
 
 
+def test_a_person_who_floods_the_batch_has_no_more_of_k1_than_of_the_reward(make_sample: MakeSample) -> None:
+    """One person brings 60 sessions of 160, all rewards are equal, and each session has a k1 of 0 or 1."""
+    people = ["ada"] * 60 + [f"p{number}" for number in range(100)]
+    weights = person_weights(people, 0.02)
+    groups = [
+        group_of(make_sample, f"s{i}", id=f"g{i}", kind="fix", person=person, weight=weight)
+        for i, (person, weight) in enumerate(zip(people, weights.tolist(), strict=True))
+    ]
+    k1_of = {f"s{i}": float(i % 2) for i in range(160)}
+    found = k1_advantages(groups, k1_of, above_the_others)
+    expected = person_advantages(list(k1_of.values()), people, ["fix"] * 160, weights)
+    assert list(found.values()) == pytest.approx(expected.tolist())
+    sizes = [abs(each) for each in found.values()]
+    assert sum(sizes[:60]) < 0.025 * sum(sizes)
+
+
 def test_a_fork_that_was_not_recorded_is_refused(make_sample: MakeSample) -> None:
     group = group_of(make_sample, "t", "x", "y", rewards=(0.0,))
     with pytest.raises(ValueError, match="3 sessions for 1 rewards"):
@@ -115,5 +132,7 @@ def test_a_reward_that_is_no_number_is_refused_before_anything_is_written(
     group = group_of(make_sample, "a", "b")
     with pytest.raises(ValueError, match="group g: a reward is a finite number"):
         replace(group, rewards=(bad, 1.0))
+    with pytest.raises(ValueError, match="group g: a weight is above 0 and 1 at most"):
+        replace(group, weight=abs(bad))
     with pytest.raises(ValueError, match="need as many trees"):
         replace(group, trees=(("a",),))

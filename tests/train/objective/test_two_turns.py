@@ -7,6 +7,7 @@ exactly the bias that its formula says.
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from tests.train.objective.two_turns import OUTCOMES, Outcome, TwoTurns, table
@@ -14,8 +15,15 @@ from torch import Tensor
 
 from ostinato.train.config import PolicyConfig
 from ostinato.train.objective.group import above_the_mean, above_the_others
+from ostinato.train.objective.influence import person_advantages
 from ostinato.train.objective.k1 import k1_advantages
-from ostinato.train.objective.stratum import leave_one_out
+
+
+def of_strangers(rewards: Sequence[float], strata: Sequence[str]) -> list[float]:
+    """Return the advantages of sessions that have a person each."""
+    people = [str(number) for number in range(len(rewards))]
+    return person_advantages(rewards, people, strata, np.ones(len(rewards))).tolist()
+
 
 CORRECTIONS: dict[str, dict[str, Any]] = {
     "none": {},
@@ -26,7 +34,7 @@ CORRECTIONS: dict[str, dict[str, Any]] = {
 CREDITS = {
     "others": (above_the_others, lambda size: 1.0),
     "group": (above_the_mean, lambda size: 1 - 1 / size),
-    "stratum": (lambda rewards: leave_one_out(rewards, ["one"] * len(rewards)), lambda size: 1.0),
+    "people": (lambda rewards: of_strangers(rewards, ["one"] * len(rewards)), lambda size: 1.0),
 }
 Credit = Callable[[list[float]], list[float]]
 

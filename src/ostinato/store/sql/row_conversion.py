@@ -308,6 +308,8 @@ def group_row(group: Group) -> Row:
         "oldest_version": group.oldest_version,
         "withdrawn": False,
         "trees": json.dumps(group.trees),
+        "person": group.person,
+        "weight": group.weight,
     }
 
 
@@ -320,6 +322,8 @@ def group_of(row: RowMapping, samples: Sequence[Sample]) -> Group:
         rewards=rewards,
         kind=row["kind"],
         trees=tuple(map(tuple, json.loads(row["trees"]))),
+        person=row["person"],
+        weight=row["weight"],
     )
 
 

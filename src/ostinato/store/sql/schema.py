@@ -15,7 +15,7 @@ from sqlalchemy import (
     Text,
 )
 
-SCHEMA = 14
+SCHEMA = 15
 """The number of this layout; it rises whenever a table changes."""
 METADATA = MetaData()
 WORDS = Text().with_variant(Text(collation="C"), "postgresql")
@@ -302,9 +302,12 @@ groups = Table(
     Column("target_version", WHOLE),
     Column("withdrawn", Boolean, nullable=False),
     Column("trees", WORDS, nullable=False, server_default="[]"),
+    Column("person", WORDS, nullable=False, server_default=""),
+    Column("weight", Float, nullable=False, server_default="1"),
 )
 """Groups of samples; a group is in the phase of its prompt. `facts` is the number of turns and signals that
-its sessions had when it was scored, where more of them may follow. `trees` is JSON."""
+its sessions had when it was scored, where more of them may follow. `trees` is JSON. `person` and `weight` are
+those of a live session."""
 samples = Table(
     "samples",
     METADATA,

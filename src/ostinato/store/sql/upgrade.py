@@ -48,6 +48,8 @@ def upgrade(connection: Connection, layout: int) -> None:
     if layout < 14:
         samplers.create(connection, checkfirst=True)
         holds.create(connection, checkfirst=True)
+    if layout < 15:
+        _to_15(connection)
     connection.execute(update(counters).where(counters.c.name == "schema").values(value=SCHEMA))
 
 
@@ -81,6 +83,13 @@ def _to_12(connection: Connection) -> None:
     column = CreateColumn(groups.c.trees).compile(dialect=connection.dialect)
     connection.execute(text(f"ALTER TABLE groups ADD COLUMN {column}"))
     steps.create(connection, checkfirst=True)
+
+
+def _to_15(connection: Connection) -> None:
+    """Groups of live sessions say whose they are; those that were offered before are each somebody's own."""
+    for name in ("person", "weight"):
+        column = CreateColumn(groups.c[name]).compile(dialect=connection.dialect)
+        connection.execute(text(f"ALTER TABLE groups ADD COLUMN {column}"))
 
 
 def _to_6(connection: Connection) -> None:

@@ -2,7 +2,7 @@
 
 ::
 
-    rewards ─► advantage (group, tree, stratum; less weight · k1) ─► loss = -Σ A · weight · log pi / constant
+    rewards ─► advantage (group, tree, influence; less weight · k1) ─► loss = -Σ A · weight · log pi / C
     log pi - log mu ─► correction (plain, truncated, icepop, sequence) ─► weight, detached
 
 `policy` comes in for the loss and the correction that `corrections` chooses, `rollout` for the advantages,

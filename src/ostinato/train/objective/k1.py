@@ -8,14 +8,17 @@ gradient of log pi inside the reward has mean 0 (Schulman 2020, "Approximating K
 as a loss, k1 would have no expected gradient at all).
 
 It is taken off before the baseline: advantages are linear in rewards, so those of k1 can be computed here,
-where the weights are, and those of the rewards where the rewards are.
+where the weights are, and those of the rewards where the rewards are. A live session has the weight in both
+that its person's other sessions leave it, and is compared with those of other people, see `influence`.
 """
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
+import numpy as np
+
 from ostinato.train.objective.group import Baseline
-from ostinato.train.objective.stratum import leave_one_out
+from ostinato.train.objective.influence import person_advantages
 from ostinato.train.objective.tree import tree_advantages
 from ostinato.types import Group
 
@@ -43,31 +46,33 @@ def k1_advantages(
 ) -> dict[str, float]:
     """Return the advantage of each session in k1 alone, by the same baselines as its reward.
 
-    `k1_of` maps a session to its own sum of k1; one without a trained token has 0. A group of one session is
-    compared with the other such groups of its kind, as its reward was.
+    `k1_of` maps a session to its own sum of k1; one without a trained token has 0. Groups of one session are
+    compared with each other: within a kind, and by weight with those of other people only. One that names
+    nobody is somebody's own.
     """
     advantages: dict[str, float] = {}
-    single = {group.id: tree for group in groups for tree in _single(trees_of(group))}
+    single: list[tuple[Group, str]] = []
     for group in groups:
         trees = trees_of(group)
+        if len(trees) == 1 and len(trees[0]) == 1:
+            single.append((group, trees[0][0]))
+            continue
         of_trunks, of_branches = tree_advantages([_totals(tree, k1_of) for tree in trees], baseline)
         for tree, of_trunk, each in zip(trees, of_trunks, of_branches, strict=True):
             advantages[tree[0]] = of_trunk
             advantages |= zip(tree[1:], each, strict=True) if len(tree) > 1 else ()
-    kinds = [group.kind for group in groups if group.id in single]
-    values = [k1_of.get(tree[0], 0.0) for tree in single.values()]
-    alone = leave_one_out(values, kinds)
-    return advantages | {tree[0]: each for tree, each in zip(single.values(), alone, strict=True)}
+    alone = person_advantages(
+        [k1_of.get(session, 0.0) for _, session in single],
+        [group.person or group.id for group, _ in single],
+        [group.kind for group, _ in single],
+        np.array([group.weight for group, _ in single]),
+    )
+    return advantages | {session: float(a) for (_, session), a in zip(single, alone, strict=True)}
 
 
 def mean_k1(groups: Sequence[Group], k1_of: Mapping[str, float]) -> float:
     """Return the mean k1 of the sessions in nats, a forked one counted as the mean of its branches."""
     return fmean(fmean(_totals(tree, k1_of)) for group in groups for tree in trees_of(group))
-
-
-def _single(trees: Sequence[Tree]) -> Sequence[Tree]:
-    """Return the only session of a group of one that was not forked."""
-    return trees if len(trees) == 1 and len(trees[0]) == 1 else ()
 
 
 def _totals(tree: Tree, k1_of: Mapping[str, float]) -> list[float]:

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ostinato.rollout.influence import influence_bound, person_advantages, person_weights
+from ostinato.train.objective.group import above_the_others
+from ostinato.train.objective.influence import influence_bound, person_advantages, person_weights
 
 sessions = st.lists(
     st.tuples(st.sampled_from("abcdef"), st.sampled_from(["fix", "ask"]), st.floats(0, 1), st.floats(0, 1)),
@@ -78,3 +79,17 @@ def test_the_baseline_is_of_other_people() -> None:
     assert only_them.tolist() == [1.0, -1.0]
     assert person_advantages([1.0], ["a"], ["fix"], np.ones(1)).tolist() == [0.0]
     assert len(person_advantages([], [], [], np.ones(0))) == 0
+
+
+@given(st.lists(st.tuples(st.floats(-2, 2), st.sampled_from("abc")), max_size=20))
+def test_strangers_of_one_weight_are_compared_by_leave_one_out_in_every_stratum(
+    scored: list[tuple[float, str]],
+) -> None:
+    rewards, strata = [reward for reward, _ in scored], [stratum for _, stratum in scored]
+    people = [str(number) for number in range(len(scored))]
+    advantages = person_advantages(rewards, people, strata, np.ones(len(scored)))
+    for stratum in set(strata):
+        members = [place for place, each in enumerate(strata) if each == stratum]
+        if len(members) > 1:
+            expected = above_the_others([rewards[place] for place in members])
+            assert advantages[members].tolist() == pytest.approx(expected, abs=1e-9)
