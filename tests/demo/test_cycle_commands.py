@@ -18,7 +18,7 @@ from ostinato.cli import main
 from ostinato.config import read
 from ostinato.demo.cycle_commands import _seconds
 from ostinato.loop.config import RunConfig
-from ostinato.loop.run import Run
+from ostinato.loop.run import Run, write_whole
 from ostinato.store import Store
 from ostinato.store.cycle_log import CycleAction, cycle_log, log_cycle, said_now
 from ostinato.store.sql import schema
@@ -115,6 +115,7 @@ async def test_a_cycle_that_is_killed_in_any_stage_goes_on(tmp_path: Path) -> No
     }
     config = read(RunConfig, settings, "the test")
     await turned(folder, config)
+    write_whole(Run(directory=folder).report, "{}")  # as `ostinato run` leaves it
     store = Store.open(folder / "store.db")
     store.accounts.set_consent(user="local", granted=True, by="local")
     async with served(folder) as (url, key):
@@ -122,6 +123,7 @@ async def test_a_cycle_that_is_killed_in_any_stage_goes_on(tmp_path: Path) -> No
     for stage in ("collect", "refine", "gate"):
         assert await cycle(folder, killed_in=stage) == -signal.SIGKILL
     assert await cycle(folder) == 0
+    assert await cycle(folder) == 2, "its one cycle is done, and nothing starts afresh"
     log = cycle_log(store)
     done = Counter(entry.detail for entry in log if entry.action is CycleAction.STAGE_DONE)
     assert done["collect"] == done["refine"] == done["gate"] == 1

@@ -87,7 +87,21 @@ def test_a_finished_run_goes_on_when_its_schedule_has_more_to_do(owner: Run) -> 
     more = replace(CONFIG, schedule=ScheduleConfig(cycles=2), engine=EnginesConfig(slots=8))
     assert open_run(owner, more, fresh=False).resumed
     assert load(RunConfig, owner.config) == more
-    assert not open_run(owner, replace(more, seed=2), fresh=False).resumed
+    with pytest.raises(RunError, match="unfinished run with other settings of seed"):
+        open_run(owner, replace(more, seed=2), fresh=False)
+
+
+def test_a_longer_schedule_that_was_begun_and_killed_goes_on(owner: Run) -> None:
+    """The report that lay there was on the shorter schedule."""
+    finished(owner)
+    more = replace(CONFIG, schedule=ScheduleConfig(cycles=2))
+    for _ in range(3):
+        assert open_run(owner, more, begins=False).resumed
+    assert owner.result("teach", Taught) == LESSONS
+    write_whole(owner.report, "{}")
+    with pytest.raises(RunError, match="demo has nothing left to do for 2 cycles: give more with --cycles"):
+        open_run(owner, more, begins=False)
+    assert owner.result("teach", Taught) == LESSONS and owner.report.exists()
 
 
 def test_an_unfinished_run_of_other_settings_is_neither_mixed_nor_lost(owner: Run) -> None:

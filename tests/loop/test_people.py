@@ -4,17 +4,20 @@ Covers loop/base.py, whose protocol `PeopleTraffic` fills in.
 """
 
 import asyncio
+import io
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from tests.rewards.follow_ups.test_read import TOKENIZER
 from tests.store.builders import session, turn
 
 from ostinato.demo.week.clock import run_virtually
-from ostinato.loop.people import PeopleTraffic
+from ostinato.loop.people import PeopleTraffic, consent_hint
+from ostinato.loop.show import Show
 from ostinato.rewards.live.definition import LIVE
 from ostinato.store import Store
 from ostinato.types import Ending, Source
@@ -23,10 +26,20 @@ from ostinato.types import Ending, Source
 async def test_a_period_ends_when_enough_sessions_have_ended_since_it_began(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "store.db")
     now = 0.0
-    traffic = PeopleTraffic(store, TOKENIZER, now=lambda: now, poll_s=0.001)
+    store.accounts.set_consent(user="ada", granted=True, by="ada")
+    lines = io.StringIO()
+    show = Show(Console(file=lines, width=200))
+    traffic = PeopleTraffic(store, TOKENIZER, show, now=lambda: now, poll_s=0.001)
 
     def ended(id: str, at: float, source: Source = Source.LIVE, **other: Any) -> None:
-        told = {"started_at": at, "source": source, "arm": "champion", "ending": Ending.FINISHED, **other}
+        told = {
+            "started_at": at,
+            "source": source,
+            "arm": "champion",
+            "ending": Ending.FINISHED,
+            "consent": True,
+            **other,
+        }
         store.record([turn(0, id)], [], [replace(session(id), **told)])
 
     waiting = asyncio.create_task(traffic.arrive("live", since=100.0, sessions=2))
@@ -35,6 +48,8 @@ async def test_a_period_ends_when_enough_sessions_have_ended_since_it_began(tmp_
     ended("of-the-hold-out", 101.0, arm="holdout-first")
     ended("our-failure", 101.0, ending=Ending.INFRASTRUCTURE)
     store.record([], [], [replace(session("no-turn"), source=Source.LIVE, arm="champion", started_at=101.0)])
+    ended("withheld", 101.0, consent=False)
+    ended("of-a-stranger", 101.0, user="bob")
     ended("first", 101.0)
     await asyncio.sleep(0.05)
     assert not waiting.done()
@@ -43,6 +58,10 @@ async def test_a_period_ends_when_enough_sessions_have_ended_since_it_began(tmp_
     assert not waiting.done(), "their attribution windows are not over"
     now = 2 * LIVE.train_after_s
     await waiting
+    assert "2 of 2 sessions have ended, and 2 without consent; their windows are over at 1970-01-0" in (
+        lines.getvalue()
+    )
+    await asyncio.wait_for(traffic.arrive("ab", since=100.0, sessions=4), timeout=60)
     assert traffic.clock() == now
     assert traffic.strata() == {}, "their prompts hold no words of a person"
     store.close()
@@ -53,13 +72,25 @@ def test_a_wait_that_goes_on_after_a_kill_looks_when_another_would_have(tmp_path
 
     async def main(now: Callable[[], float]) -> float:
         store = Store.open(tmp_path / "store.db", now)
-        told = {"source": Source.LIVE, "arm": "champion", "ending": Ending.FINISHED}
+        told = {"source": Source.LIVE, "arm": "champion", "ending": Ending.FINISHED, "consent": True}
+        store.accounts.set_consent(user="ada", granted=True, by="ada")
+        show = Show(Console(quiet=True))
         about = replace(session("first"), started_at=0.0, **told)
         store.record([turn(0, "first")], [], [about])
-        traffic = PeopleTraffic(store, TOKENIZER, now=now, poll_s=900.0)
+        traffic = PeopleTraffic(store, TOKENIZER, show, now=now, poll_s=900.0)
         await traffic.arrive("live", since=0.0, sessions=1)
         store.close()
         return now()
 
     start = 900.0 * 10_000 + 300.0
     assert run_virtually(start, main) == pytest.approx(start + 600.0, abs=1.0)
+
+
+def test_who_may_not_be_learnt_from_is_told_how_to_agree(tmp_path: Path) -> None:
+    path = tmp_path / "a b" / "store.db"
+    path.parent.mkdir()
+    store = Store.open(path)
+    assert consent_hint(store, path).endswith(f"ostinato consent set yes --user local --store '{path}'")
+    store.accounts.set_consent(user="local", granted=True, by="local")
+    assert consent_hint(store, path) == ""
+    store.close()

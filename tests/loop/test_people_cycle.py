@@ -44,6 +44,7 @@ def people(shop: Workshop) -> LiveTraffic:
     return PeopleTraffic(
         shop.store,
         load_renderer(shop.run.checkpoint(START)).tokenizer,
+        shop.show,
         now=lambda: time.time() + LIVE.train_after_s,
         poll_s=0.01,
     )

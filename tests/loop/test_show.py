@@ -1,5 +1,6 @@
 import io
 import threading
+import time
 
 from rich.console import Console
 from rich.progress import Progress
@@ -36,6 +37,18 @@ def test_a_long_stage_without_a_terminal_says_how_far_it_is() -> None:
     show.say("the end")
     assert "bench                        1 solved" in written
     assert lines.getvalue().count("\n") == written.count("\n") + 1  # the heartbeat has ended
+
+
+def test_a_line_that_says_nothing_new_comes_ever_more_rarely() -> None:
+    lines = Lines()
+    show = Show(Console(file=lines, width=100), longest_silence_s=0.01)
+    with show.heartbeat(), show.stage("people", total=4) as bar:
+        bar.at(0, "0 of 4 sessions")
+        time.sleep(1.0)
+        said = lines.getvalue().count("0 of 4 sessions")
+        bar.at(1, "1 of 4 sessions")
+        lines.wait_for("people: 25%")
+    assert 2 <= said <= 8, "after 1, 2, 4 … hundredths of a second, not a hundred times"
 
 
 def test_on_a_terminal_the_bar_is_enough() -> None:

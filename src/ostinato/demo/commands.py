@@ -94,7 +94,7 @@ def turn(run: "Run", *, cycles: int, every_s: float) -> int:
         f"schedule.every_s={every_s}",
     ]
     options = argparse.Namespace(json=False, fresh=False)
-    return _go(options, run.config, overrides, run.directory)
+    return _go(options, run.config, overrides, run.directory, begins=False)
 
 
 def _go(
@@ -103,10 +103,11 @@ def _go(
     overrides: list[str],
     directory: Path,
     *,
+    begins: bool = True,
     ahead: str = "",
     caveat: str = "",
 ) -> int:
-    """Run the listed stages in the folder, and end in the report."""
+    """Run the listed stages in the folder, and end in the report; without `begins` a run there must go on."""
     from ostinato.config import load
     from ostinato.demo.developers import live_traffic
     from ostinato.demo.report import as_json, finish
@@ -124,8 +125,8 @@ def _go(
     with ExitStack() as stack:
         beside = None
         with owned(directory, "run") as run:
-            opened = open_run(run, config, fresh=options.fresh)
-            show.say(f"{opened.notice} (--fresh deletes and starts afresh)")
+            opened = open_run(run, config, fresh=options.fresh, begins=begins)
+            show.say(f"{opened.notice} (--fresh deletes and starts afresh)" if begins else opened.notice)
             if ahead:
                 show.console.print(ahead, style="dim", highlight=False, soft_wrap=True)
             if watched:

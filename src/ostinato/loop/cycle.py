@@ -200,6 +200,7 @@ class Cycle:
         self._shop.show.say(
             f"collected {harvest.sessions} sessions and {harvest.signals} signals, "
             f"mean reward {harvest.mean_reward:.2f}"
+            + (f"; {harvest.withheld} are withheld for want of consent" if harvest.withheld else "")
         )
         return harvest
 

@@ -5,9 +5,10 @@ each other's users away. Therefore a folder has one owner at a time, by a lock o
 the owner's process.
 
 A folder goes on while something of its schedule is not done. Meanwhile the sandbox, the engines and the
-schedule may change, between two cycles the live traffic too; any other change is refused. A finished folder
-is moved aside and a run starts afresh. Only `--fresh` deletes, and never what people left: keys, consents,
-live sessions. Databases and buckets are neither moved nor emptied: a run that starts afresh gets empty ones.
+schedule may change, between two cycles the live traffic too; any other change is refused. A finished folder,
+one with a report on the schedule that it holds, is moved aside and a run starts afresh. Only `--fresh`
+deletes, and never what people left: keys, consents, live sessions. Databases and buckets are neither moved
+nor emptied: a run that starts afresh gets empty ones.
 """
 
 import contextlib
@@ -81,21 +82,27 @@ class Opened:
     resumed: bool = False
 
 
-def open_run(run: Run, config: RunConfig, *, fresh: bool) -> Opened:
-    """Open an owned folder for a run with the settings `config`.
+def open_run(run: Run, config: RunConfig, *, fresh: bool = False, begins: bool = True) -> Opened:
+    """Open an owned folder for a run with the settings `config`; without `begins` only to go on with it.
 
-    Raises RunError when the folder holds something else than a run, or an unfinished one of other settings,
-    when `fresh` would delete what people left or a store that a process has open, and when a run that starts
-    afresh names a database with the record of another one.
+    Raises RunError when there is nothing to go on with and it may not begin, when the folder holds something
+    else than a run, or an unfinished one of other settings, when `fresh` would delete what people left or a
+    store that a process has open, and when a run that starts afresh names a database with the record of
+    another one.
     """
     if not _is_empty(run) and not run.config.exists():
         raise RunError(f"{run.directory} holds something else than a run: name an empty or a new folder")
     resumed = not fresh and _goes_on(run, config)
+    if not resumed and not begins:
+        number = config.schedule.cycles
+        raise RunError(f"{run.directory} has nothing left to do for {number} cycles: give more with --cycles")
     if not resumed:
         _refuse_used(config.store)
     notice = f"resumes in {run.directory}" if resumed else _make_room(run, fresh=fresh)
     for path in (run.tasks, run.logs, run.objects_path, run.directory / "checkpoints"):
         path.mkdir(parents=True, exist_ok=True)
+    # The report is on a schedule that changes now; beside the new one it would say that all of it is done.
+    run.report.unlink(missing_ok=True)
     write_whole(run.config, dump(config))
     return Opened(run=run, notice=notice, resumed=resumed)
 

@@ -1,13 +1,16 @@
 """Real people: the sessions that they bring, and the traces of them in a store that must not be deleted."""
 
 import asyncio
+import shlex
 import sqlite3
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
-from ostinato.loop.base import Period
+from ostinato.loop.base import Display, Period
 from ostinato.loop.stages.strata import strata_of_people
 from ostinato.loop.trial import ARMS
 from ostinato.model.tokenizer import Tokenizer
@@ -16,7 +19,10 @@ from ostinato.store import Store, StoreError
 from ostinato.types import Ending, Source
 
 POLL_S = 5.0
-
+LOCAL = "local"
+"""The user whose keys `ostinato serve` and `ostinato cycle` print."""
+WAITS: Mapping[Period, str] = {"live": "people at work", "ab": "people in the release"}
+"""The names of the two waits, for a person."""
 RUN_USERS = ("bench", "practice", "search", "simulator", "teacher")
 """Users in whose name a run calls its own gateway."""
 SIMULATED = "SELECT user FROM consents WHERE set_by = 'simulation'"
@@ -47,18 +53,54 @@ def people(store: Path) -> str:
     return ", ".join(f"{n} {name}" for name, n in counts.items() if n)
 
 
+def consent_hint(store: Store, record: str | Path) -> str:
+    """Return what lets the local user's sessions be trained on; empty when they may be.
+
+    `record` is the path or URL of the store. A session carries the consent that held when it began.
+    """
+    if store.accounts.consented([("", LOCAL)])["", LOCAL]:
+        return ""
+    command = shlex.join(["ostinato", "consent", "set", "yes", "--user", LOCAL, "--store", str(record)])
+    return f"nothing is learnt from sessions that begin before their user agrees: {command}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrived:
+    """The sessions of a period so far.
+
+    >>> Arrived(counted=3, withheld=1).line(40)
+    '3 of 40 sessions have ended, and 1 without consent'
+    """
+
+    counted: int
+    """Those that the period waits for, no more than it wants."""
+    withheld: int
+    settles_at: float | None = None
+    """When the windows of all are over, in seconds since the epoch; None while some are still to come."""
+
+    def line(self, wanted: int) -> str:
+        said = f"{self.counted} of {wanted} sessions have ended"
+        if self.withheld:
+            said += f", and {self.withheld} without consent"
+        if self.settles_at is not None:
+            over = datetime.fromtimestamp(self.settles_at).astimezone()
+            said += f"; their windows are over at {over:%Y-%m-%d %H:%M}"
+        return said
+
+
 class PeopleTraffic:
     """The sessions of people: they come by themselves through the gateway, so the loop only waits for them.
 
     Those that `ostinato serve` recorded in the same store before count too. When there are enough, it waits
-    until the attribution windows of all of them are over, so that each can be judged. `now` returns the time
-    in seconds since the epoch.
+    until the attribution windows of all of them are over, so that each can be judged. `show` says how many
+    there are meanwhile; `now` returns the time in seconds since the epoch.
     """
 
     def __init__(
         self,
         store: Store,
         tokenizer: Tokenizer,
+        show: Display,
         *,
         definition: LiveDefinition = LIVE,
         now: Callable[[], float] = time.time,
@@ -66,33 +108,42 @@ class PeopleTraffic:
     ) -> None:
         self._store = store
         self._tokenizer = tokenizer
+        self._show = show
         self._definition = definition
         self._now = now
         self._poll_s = poll_s
 
     async def arrive(self, period: Period, since: float, sessions: int) -> None:
         """Look at whole multiples of the pause alone, so that a resumed process does as others do."""
-        while True:
-            await asyncio.sleep(self._poll_s - self._now() % self._poll_s)
-            if self._settled(since, sessions):
-                return
+        with self._show.stage(WAITS[period], total=sessions) as bar:
+            while True:
+                await asyncio.sleep(self._poll_s - self._now() % self._poll_s)
+                arrived = self._arrived(period, since, sessions)
+                bar.at(arrived.counted, arrived.line(sessions))
+                if arrived.settles_at is not None and arrived.settles_at <= self._now():
+                    return
 
-    def _settled(self, since: float, wanted: int) -> bool:
-        """Return whether so many sessions that count have ended, and the windows of the first of them too.
+    def _arrived(self, period: Period, since: float, wanted: int) -> Arrived:
+        """Return how many sessions that count have ended, and when the windows of the first of them are over.
 
-        Those of the hold-out, those without turns, and those that our own failure ended count nowhere.
+        Those of the hold-out, those without turns, and those that our own failure ended count nowhere. What
+        is to be trained on needs consent; a trial may be decided without.
         """
         ended = [
             session
             for session in self._store.sessions(source=Source.LIVE, ended=True, since=since)
             if session.arm in ARMS and session.ending is not Ending.INFRASTRUCTURE
         ]
-        if len(ended) < wanted:
-            return False
-        turns = self._store.turns_of([session.id for session in ended])
-        counted = [turns[session.id] for session in ended if turns.get(session.id)][:wanted]
-        settled_at = max(map(self._definition.settles_at, counted), default=0.0)
-        return len(counted) == wanted and settled_at <= self._now()
+        agreed = self._store.accounts.consented([(s.organisation, s.user) for s in ended])
+        given = [s for s in ended if period == "ab" or (s.consent and agreed[s.organisation, s.user])]
+        withheld = len(ended) - len(given)
+        if len(given) < wanted:
+            return Arrived(counted=len(given), withheld=withheld)
+        turns = self._store.turns_of([session.id for session in given])
+        counted = [turns[session.id] for session in given if turns.get(session.id)][:wanted]
+        settles_at = max(map(self._definition.settles_at, counted), default=0.0)
+        whole = len(counted) == wanted
+        return Arrived(counted=len(counted), withheld=withheld, settles_at=settles_at if whole else None)
 
     def clock(self) -> float:
         return self._now()

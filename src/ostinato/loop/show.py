@@ -14,6 +14,8 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 LONGEST_SILENCE_S = 15.0
 """The seconds after which a line shows the progress where no terminal can show a bar."""
+LONGEST_REPEAT_S = 3600.0
+"""The longest pause between two lines that say the same: it doubles while nothing changes."""
 
 
 class Bar:
@@ -89,9 +91,14 @@ class Show:
         ended = threading.Event()
 
         def beat() -> None:
-            while not ended.wait(max(0.01, self._spoke + self._longest_silence_s - time.monotonic())):
-                if time.monotonic() - self._spoke >= self._longest_silence_s:
-                    self.say(self._bar.summary if self._bar else "starting what the next stage needs")
+            said, silence = "", self._longest_silence_s
+            while not ended.wait(max(0.01, self._spoke + silence - time.monotonic())):
+                line = self._bar.summary if self._bar else "starting what the next stage needs"
+                if time.monotonic() - self._spoke >= silence:
+                    same = line == said
+                    silence = min(2 * silence, LONGEST_REPEAT_S) if same else self._longest_silence_s
+                    said = line
+                    self.say(line)
 
         thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
         if not self.console.is_terminal:
