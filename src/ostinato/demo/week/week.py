@@ -153,7 +153,7 @@ async def _turn(shop: WeekShop, plan: WeekPlan) -> Sequence[Cycled]:
     definition = live_definition(shop.config.live)
     tokenizer = Tokenizer.load(shop.run.checkpoint(START))
     traffic = WeekTraffic(
-        shop.store, tokenizer, definition=definition, now=shop.store.now, poll_s=shop.poll_s
+        shop.store, tokenizer, shop.show, definition=definition, now=shop.store.now, poll_s=shop.poll_s
     )
     return await cycles(shop, traffic, Champion(version=0, measured=after), tasks, plan.cycles)
 
