@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from tests.store.builders import session, turn, version
 
+from ostinato.loop.trial import observe
 from ostinato.rewards.live.definition import LIVE
 from ostinato.rollout.collect import Collector
 from ostinato.store import Ledger, Stage, Store
@@ -199,3 +200,28 @@ def test_nobody_has_more_of_what_is_trained_because_others_cannot_be_trained_on(
         weight_of[group.person] += group.weight
     assert len(weight_of) == 51 and not any("ada" in person for person in weight_of)
     assert max(weight_of.values()) == pytest.approx(0.04 * weight_of.total())
+
+
+def test_a_second_word_on_how_a_session_ended_changes_nothing(store: Store) -> None:
+    """Any client may say that our own failure ended its session; the first word stands."""
+    store.accounts.set_consent(user="ada", granted=True, by="ada")
+    for id in ("a", "b"):
+        kept(store, id, consent=True)
+    late = Signal(session_id="a", kind=SignalKind.ENDING, value=Ending.INFRASTRUCTURE.value, observed_at=3.0)
+    store.record([], [late])
+    harvest = Collector(store, LIVE).harvest(["main"], {}, as_of=LATER)
+    assert (harvest.sessions, harvest.offered) == (2, 2)
+    assert len(observe(store, LIVE, store.sessions(), LATER)) == 2
+
+
+def test_a_burst_of_one_persons_sessions_is_spread_over_the_versions(store: Store) -> None:
+    """Ada's 60 sessions come first, then 60 people bring one each."""
+    for number in range(120):
+        user = "ada" if number < 60 else f"p{number}"
+        store.accounts.set_consent(user=user, granted=True, by=user)
+        kept(store, f"s{number:03}", user=user, consent=True, started_at=float(number))
+    assert Collector(store, LIVE, 0.02).harvest(["main"], {}, as_of=LATER).offered == 120
+    batches = [Ledger(store).claim(number, 30, -9) for number in (1, 2, 3, 4)]
+    people = [Counter(group.person for group in batch) for batch in batches]
+    ((ada, most),) = sum(people, Counter[str]()).most_common(1)
+    assert most == 60 and all(8 <= each[ada] <= 22 for each in people)

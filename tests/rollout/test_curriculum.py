@@ -74,6 +74,18 @@ def test_problems_that_were_planned_before_are_found_and_drawing_goes_on_behind_
     assert drawn(one, 3) == ["p8", "p9", "p10"]
 
 
+def test_what_was_passed_over_here_is_found_when_another_sampler_leaves_it() -> None:
+    one = curriculum(endless())
+    assert set(one.find(["p7"])) == {"p7"}
+    assert set(one.find(["p2", "p9"])) == {"p2", "p9"}
+    assert drawn(one, 2) == ["p10", "p11"]
+    late = curriculum(map(problem, range(30)), harder=9.0, progress=1.0)
+    first = late.draw()
+    assert first is not None and first.key != "p0"
+    assert set(late.find(["p0"])) == {"p0"}
+    assert "p0" not in drawn(late, 40)
+
+
 def test_a_problem_that_the_stream_lacks_is_left_out() -> None:
     one = curriculum(map(problem, range(5)))
     assert set(one.find(["p2", "gone"])) == {"p2"}

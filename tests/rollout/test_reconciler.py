@@ -1,12 +1,14 @@
 """The reconciler: with a real gateway, sandbox and verifier and a script for a model; and killed at many
 points, with sessions that follow from their seeds."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -31,6 +33,7 @@ from ostinato.sandbox.exam.verifier import Verification, Verifier
 from ostinato.store import Ledger, Phase, Store
 from ostinato.store.ledger.slot_rows import INTERRUPTED, SlotState
 from ostinato.store.ledger.slots import Slots
+from ostinato.store.purge import purge
 from ostinato.store.sql import schema
 from ostinato.tasks.pebble import generate, problem, provide
 from ostinato.tasks.teaching.habits import call
@@ -351,6 +354,29 @@ async def test_a_void_session_is_tried_once_more_and_then_leaves_its_group(
     with store.database.read() as connection:
         most = connection.scalar(select(func.max(schema.slots.c.attempt)))
     assert most == 1 and Ledger(store).unaccounted() == 0
+
+
+async def test_a_session_that_is_purged_leaves_its_open_group(store: Store, tmp_path: Path) -> None:
+    """Its verdict is known here already, and the others compare themselves without it."""
+    gone: list[str] = []
+
+    def purged_once() -> None:
+        slots = [slot for each in Slots(store).open().values() for slot in each]
+        scored = [slot.session_id for slot in slots if slot.state is SlotState.SCORED]
+        if scored and len(scored) < len(slots) and not gone:
+            gone.append(scored[0])
+            purge(store, by="admin", session=scored[0])
+
+    async def wait(chance: Random) -> None:
+        for _ in range(chance.randrange(40)):
+            await asyncio.sleep(0)
+
+    runner = NumberRunner(store, version=lambda: 0, point=purged_once, wait=wait)
+    one = numbers(store, tmp_path, runner)
+    await one.run(map(fuzz_problem, range(5)), lambda: one.progress.groups > 0)
+    group = next(each for each in Ledger(store).claim(1, 9, -1))
+    assert gone and all(gone[0] not in tree for tree in group.trees) and store.rewards(gone[0]) == []
+    assert len(group.rewards) == len(group.trees) == CONFIG.group_size - 1
 
 
 async def test_a_task_that_is_in_the_sources_no_more_drops_its_prompt(store: Store, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from ostinato.model.tokenizer import Tokenizer
 from ostinato.store import Ledger, LedgerError, Objects, Store
 from ostinato.store.ledger.slot_rows import SlotState, read
 from ostinato.store.ledger.slots import Slots
+from ostinato.store.purge import purge
 from ostinato.store.steps import dropped_so_far, steps
 from ostinato.sync import Fenced, Publisher, Subscriber
 from ostinato.train.base import BEYOND_CONTEXT, NO_GRADIENT, StepError
@@ -324,6 +325,35 @@ def test_what_was_collected_is_spread_and_nothing_unchanged_is_published(
     bench.learner(LearnerConfig(spread=True)).run(versions, never)
     assert [len(row.batch) for row in bench.store.versions()[1:]] == batches
     assert published(bench) == len(batches) and bench.ledger.unended() == 0
+
+
+def test_live_sessions_that_all_agree_make_no_version(bench: Bench) -> None:
+    for _ in range(4):
+        bench.offer(0.0)
+    learner = bench.learner(LearnerConfig(spread=True))
+    learner.run(3, never)
+    assert learner.version == 0 and bench.ledger.unended() == 0
+    assert bench.ledger.states()[State.NO_ADVANTAGE] > 0 and bench.ledger.states()[State.TRAINED] == 0
+    bench.offer(0.5, -0.5)
+    learner.run(3, never)
+    assert learner.version == 1
+
+
+def test_a_purge_while_a_share_is_counted_is_not_waited_for(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.offer(0.5, -0.5), bench.offer(0.5, -0.5)
+    learner = bench.learner(LearnerConfig(spread=True))
+    share = learner._share
+
+    def purged(until: int) -> int:
+        count = share(until)
+        purge(bench.store, by="admin", session="g1s0")
+        return count
+
+    monkeypatch.setattr(learner, "_share", purged)
+    learner.run(1, never)
+    assert learner.version == 1 and bench.ledger.unended() == 0
 
 
 def test_an_older_version_that_was_put_back_trains_nothing(

@@ -8,7 +8,6 @@ import json
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from hashlib import sha256
 from statistics import fmean
 
 from ostinato.rewards.definition import Definition
@@ -142,7 +141,7 @@ def credit_live(
     everybody's share of what is trained; their advantage is 0.
     """
     learnt = [(each, stratum) for each, stratum in zip(scored, strata, strict=True) if _has_samples(each)]
-    people = [_person(each.session) for each, _ in learnt]
+    people = _people([each.session for each, _ in learnt])
     weights = person_weights(people, person_share)
     rewards = [each.reward.total for each, _ in learnt]
     advantages = person_advantages(rewards, people, [stratum for _, stratum in learnt], weights)
@@ -158,9 +157,13 @@ def credit_live(
     ]
 
 
-def _person(session: Session) -> str:
-    """Return the key of who asked, which is in no group by name."""
-    return sha256(json.dumps([session.organisation, session.user]).encode()).hexdigest()[:16]
+def _people(sessions: Sequence[Session]) -> list[str]:
+    """Return the key of the person of each session: the first session of theirs here.
+
+    So a group tells people apart, and after a purge nothing that was made of a name is left in it.
+    """
+    first: dict[tuple[str, str], str] = {}
+    return [first.setdefault((each.organisation, each.user), each.id) for each in sessions]
 
 
 def _has_samples(one: LiveCredit) -> bool:

@@ -48,9 +48,12 @@ class Curriculum:
     def find(self, keys: Collection[str]) -> dict[str, Problem]:
         """Return the problems of these keys, which were planned before, and go on behind the last of them.
 
-        Those that the stream lacks are left out.
+        They are among those passed over here, or further on. Those that the stream lacks are left out.
         """
-        wanted, found = set(keys), dict[str, Problem]()
+        wanted = set(keys)
+        found = {problem.key: problem for problem in self._passed if problem.key in wanted}
+        for problem in found.values():
+            self._passed.remove(problem)
         for _ in range(FAR if wanted else 0):
             if len(found) == len(wanted) or (problem := self._next()) is None:
                 break

@@ -320,11 +320,14 @@ class Reconciler:
                 return
 
     def _close(self, prompt: str, group: OpenGroup) -> None:
-        scored = [slot for slot in group.slots if slot.state is SlotState.SCORED and slot.kept]
+        scored = [slot.kept for slot in group.slots if slot.state is SlotState.SCORED and slot.kept]
+        trees = [Scored.unpack(kept) for kept in scored]
+        purged = self._store.purged(id for tree in trees for id in tree.sessions)
+        sound = [tree for tree in trees if purged.isdisjoint(tree.sessions)]
         del self._open[prompt]
-        if not scored:
-            self._drop(prompt, group.slots, "every session was void")
-        elif not self._credit(group.problem, [Scored.unpack(slot.kept or b"") for slot in scored]):
+        if not sound:
+            self._drop(prompt, group.slots, "every session was void or purged")
+        elif not self._credit(group.problem, sound):
             self._drop(prompt, group.slots, "no session could be trained on")
 
     def _credit(self, problem: Problem, trees: list[Scored]) -> bool:

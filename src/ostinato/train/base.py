@@ -37,6 +37,8 @@ NO_GRADIENT = "gradient not finite"
 BEYOND_CONTEXT = "row beyond the model's context"
 OTHER_ROUTES = "routes of another model"
 """The reasons for which a step drops a group."""
+EQUAL = "no session of its batch had an advantage"
+"""The reason for which live groups end without a version."""
 
 
 class StateError(Exception):

@@ -25,6 +25,7 @@ from ostinato.store.steps import add_step
 from ostinato.sync import Manifest
 from ostinato.train.base import (
     BEYOND_CONTEXT,
+    EQUAL,
     NO_GRADIENT,
     OTHER_ROUTES,
     Note,
@@ -40,7 +41,7 @@ from ostinato.train.figures.outlets import open_outlets
 from ostinato.train.journal import Journal
 from ostinato.train.opened import opened
 from ostinato.train.process import Stop, run
-from ostinato.types import Group, StepFigures
+from ostinato.types import Group, State, StepFigures
 
 log = logging.getLogger(__name__)
 POLL_S, LONGEST_POLL_S = 0.02, 0.5
@@ -137,8 +138,12 @@ class Learner:
         """
         while self.version < until:
             started = time.monotonic()
-            count = self._share(until) if self._config.spread else self._config.groups
-            if count == 0 or not self._wait(count, stop):
+            if self._config.spread:  # what waits is all there will be, and a purge may make it less
+                count, goes_on = self._share(until), not stop()
+            else:
+                count = self._config.groups
+                goes_on = self._wait(count, stop)
+            if count == 0 or not goes_on:
                 return
             self.advance(count, waited=time.monotonic() - started)
 
@@ -169,8 +174,8 @@ class Learner:
     def advance(self, count: int, *, waited: float = 0.0) -> int:
         """Train and publish the next version on `count` groups, or on fewer where the ledger grants fewer.
 
-        Returns the newest version. Nothing is published when no group is granted: weights that nobody trained
-        are no version.
+        Returns the newest version. Nothing is published when no group is granted, nor, with `spread`, when no
+        session of theirs has an advantage: weights that nobody trained are no version to judge.
         """
         started, version = time.monotonic(), self.version + 1
         claimed = self._ledger.claim(version, count, self._oldest_allowed)
@@ -178,6 +183,10 @@ class Learner:
             return self.version
         stats = self._trainer.step(claimed, self.version)
         groups = self._trained(claimed, stats)
+        if groups and not stats.rows and self._config.spread:
+            reasons = dict.fromkeys((group.id for group in groups), EQUAL)
+            self._ledger.drop_claimed({**reasons, **stats.dropped}, State.NO_ADVANTAGE)
+            groups = []
         if not groups:
             return self.version
         figures = step_figures(

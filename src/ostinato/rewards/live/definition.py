@@ -15,7 +15,7 @@ from pathlib import Path
 from ostinato.config import dump, load
 from ostinato.rewards.definition import DefinitionError
 from ostinato.rewards.live.facts import READERS, Price, Reader, SessionFacts
-from ostinato.rewards.signals import known_at, refuse_void, without_side_calls
+from ostinato.rewards.signals import known_at, without_side_calls
 from ostinato.types import PartState, Reward, RewardPart, Signal, Turn, TurnOutline
 
 DEFAULT = Path(__file__).with_name("default.toml")
@@ -96,10 +96,11 @@ class LiveDefinition:
         *,
         as_of: float | None = None,
     ) -> Reward:
-        """Return the reward of one session; raises VoidSessionError, SignalValueError.
+        """Return the reward of one session; raises SignalValueError.
 
-        Signals observed after `as_of` (seconds since the epoch) do not count; with None all do, and no window
-        is ever over. The order in which signals arrived changes nothing.
+        One that our own failure ended is the caller's to leave out: `Session.ending` keeps the first word on
+        that, whatever a client says later. Signals observed after `as_of` (seconds since the epoch) do not
+        count; with None all do, and no window is ever over. The order of signals changes nothing.
         """
         return Scorer(self).score(session_id, turns, signals, as_of)
 
@@ -140,7 +141,6 @@ class Scorer:
         as_of: float | None,
     ) -> Reward:
         """Return the reward of one session, as `LiveDefinition.score` does."""
-        refuse_void(session_id, signals)
         facts = SessionFacts(turns, known_at(signals, as_of))
         parts = tuple(self._part(name, part, reader, facts, as_of) for name, part, reader in self._parts)
         return Reward(session_id=session_id, definition=self._hash, parts=parts, as_of=as_of)

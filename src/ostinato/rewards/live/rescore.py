@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from ostinato.rewards.live.definition import LiveDefinition, Scorer
-from ostinato.rewards.signals import SignalValueError, VoidSessionError
+from ostinato.rewards.signals import SignalValueError
 from ostinato.store import Store
 from ostinato.store.definitions import add_changed, keep_definition
 from ostinato.store.outlines import outlines_of
-from ostinato.types import Reward, Session, Source
+from ostinato.types import Ending, Reward, Session, Source
 
 AT_ONCE = 2_000
 """Sessions that are read and written by one query each."""
@@ -41,14 +41,15 @@ def rescore(
     """Score live sessions by all that is known at `as_of`; append each reward that changed."""
     keep_definition(store, definition.hash(), definition.text())
     scorer = Scorer(definition)
-    mine = [session.id for session in sessions if session.source is Source.LIVE]
-    changed = without = 0
+    live = [session for session in sessions if session.source is Source.LIVE]
+    mine = [session.id for session in live if session.ending is not Ending.INFRASTRUCTURE]
+    changed, without = 0, len(live) - len(mine)
     for start in range(0, len(mine), AT_ONCE):
         ids = mine[start : start + AT_ONCE]
         scored = list(_scored(store, scorer, ids, as_of))
         changed += add_changed(store, scored)
         without += len(ids) - len(scored)
-    return Rescored(sessions=len(mine), changed=changed, without_reward=without)
+    return Rescored(sessions=len(live), changed=changed, without_reward=without)
 
 
 def _scored(store: Store, scorer: Scorer, ids: Sequence[str], as_of: float) -> Iterator[Reward]:
@@ -56,5 +57,5 @@ def _scored(store: Store, scorer: Scorer, ids: Sequence[str], as_of: float) -> I
     for id_ in ids:
         try:
             yield scorer.score(id_, turns.get(id_, []), signals.get(id_, []), as_of)
-        except (VoidSessionError, SignalValueError):
+        except SignalValueError:
             continue

@@ -13,11 +13,13 @@ from ostinato.store.sql.database import Database
 from ostinato.types import State
 
 
-def drop_claimed(database: Database, connection: Connection, reason_of: Mapping[str, str]) -> int:
+def drop_claimed(
+    database: Database, connection: Connection, reason_of: Mapping[str, str], state: State = State.UNTRAINABLE
+) -> int:
     """Drop these groups, by id, each for its reason; return the number of those that were claimed.
 
     Others are left alone: they were dropped before, or the record has them in an earlier phase, from which
-    they are claimed once more. The turns become UNTRAINABLE.
+    they are claimed once more. The turns get `state`.
     """
     by_reason: dict[str, list[str]] = defaultdict(list)
     for id, reason in reason_of.items():
@@ -28,6 +30,6 @@ def drop_claimed(database: Database, connection: Connection, reason_of: Mapping[
         claimed = [row.id for row in rows]
         move(connection, [row.prompt for row in rows], Phase.DROPPED, reason)
         group_queries.set_target(connection, claimed, None)
-        set_states(database, connection, turns_of_groups(connection, claimed), State.UNTRAINABLE, reason)
+        set_states(database, connection, turns_of_groups(connection, claimed), state, reason)
         dropped += len(rows)
     return dropped

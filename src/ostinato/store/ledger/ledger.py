@@ -98,10 +98,10 @@ class Ledger:
             leases.end_hold(connection, prompt, self._owner)
             move(connection, [prompt], Phase.DROPPED, reason)
 
-    def drop_claimed(self, reason_of: Mapping[str, str]) -> int:
-        """Drop claimed groups, by id, for the reasons why none can be trained on; return their number."""
+    def drop_claimed(self, reason_of: Mapping[str, str], state: State = State.UNTRAINABLE) -> int:
+        """Drop claimed groups, by id, for the reasons why none is trained on; return their number."""
         with self._database.write() as connection:
-            return drop_claimed(self._database, connection, reason_of)
+            return drop_claimed(self._database, connection, reason_of, state)
 
     def offer(self, group: Group, *, stage: Stage = Stage.PRACTICE, facts: int | None = None) -> bool:
         """Hand a complete group to the trainer, and reserve its prompt if that was not done before.
@@ -121,7 +121,7 @@ class Ledger:
                 )
             if known is None:
                 sessions = {sample.session_id for sample in group.samples}
-                if group_queries.purged(connection, sorted(sessions)):
+                if group_queries.purged(connection, sorted(sessions.union(*group.trees))):
                     return False
                 if facts is not None and facts != group_queries.facts(connection, sorted(sessions)):
                     return False
