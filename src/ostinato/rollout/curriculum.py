@@ -51,9 +51,9 @@ class Curriculum:
         They are among those passed over here, or further on. Those that the stream lacks are left out.
         """
         wanted = set(keys)
-        found = {problem.key: problem for problem in self._passed if problem.key in wanted}
-        for problem in found.values():
-            self._passed.remove(problem)
+        found = {known.key: known for known in self._passed if known.key in wanted}
+        for known in found.values():
+            self._passed.remove(known)
         for _ in range(FAR if wanted else 0):
             if len(found) == len(wanted) or (problem := self._next()) is None:
                 break
