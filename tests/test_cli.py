@@ -53,6 +53,33 @@ def test_an_impossible_port_is_named(port: str, capsys: pytest.CaptureFixture[st
     assert f"{port!r} is no port: give a number from 0 to 65535" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("value", cli.OF_A_MODEL.values())
+def test_serve_refuses_what_it_would_ignore_without_a_model(
+    value: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    word = {"--backend": "vllm", "--dtype": "float32"}.get(value, "1")
+    assert cli.main(["serve", "--directory", str(tmp_path / "none"), value, word]) == 2
+    told = capsys.readouterr().err
+    assert f"{value}: no effect without --model" in told and told.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (
+            ["--engine", "http://a", "--slots", "4", "--context", "9"],
+            "--slots, --context: no effect beside --engine",
+        ),
+        (["--version", "3"], "--version: no effect without --engine"),
+    ],
+)
+def test_serve_refuses_what_its_model_would_ignore(
+    words: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["serve", "--model", "m", *words]) == 2
+    assert complaint in capsys.readouterr().err
+
+
 def test_the_hook_command_explains_itself() -> None:
     done = ostinato("hook", "--help")
     assert done.returncode == 0

@@ -174,6 +174,26 @@ def test_a_key_file_without_a_key_is_refused_without_repeating_it(
     assert file.name not in str(told.value)
 
 
+def test_a_key_file_that_cannot_be_read_is_named_with_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"^the key file nofile cannot be read \(No such file or directory\): "
+    ):
+        secret(Path("nofile"), "A_KEY")
+    (tmp_path / "key").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match=r"/key cannot be read \(it is not text\): .* A_KEY"):
+        secret(tmp_path / "key", "A_KEY")
+    (tmp_path / "key").write_text("\n")
+    with pytest.raises(ConfigError, match="/key is empty"):
+        secret(tmp_path / "key", "A_KEY")
+
+
+@pytest.mark.parametrize("key", ["9f3c2a" * 6, "aGVsbG8/d29ybGQ", "ost_x"])
+def test_a_key_in_the_place_of_its_file_is_not_repeated(key: str) -> None:
+    with pytest.raises(ConfigError, match="the key file cannot be read") as told:
+        secret(Path(key), "A_KEY")
+    assert key not in str(told.value)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
     hosts: tuple[str, ...] = field(default=(), metadata={"flag": "--host"})

@@ -8,7 +8,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -40,6 +40,25 @@ from ostinato.store.commands import register as register_store
 DONE, FAILED, WRONG = 0, 1, 2
 INTERRUPTED = 130
 LARGEST_PORT = 65_535
+OF_AN_ENGINE_HERE = {
+    "objects": "--objects",
+    "slots": "--slots",
+    "context": "--context",
+    "backend": "--backend",
+    "dtype": "--dtype",
+    "tensor_parallel": "--tensor-parallel",
+    "arguments": "--argument",
+    "python": "--python",
+}
+"""The settings of an engine that `ostinato serve --model` starts, and their flags."""
+OF_A_MODEL = {
+    "engines": "--engine",
+    "store": "--store",
+    "version": "--version",
+    "host": "--host",
+    **OF_AN_ENGINE_HERE,
+}
+"""The settings of `ostinato serve --model`, and their flags; without --model they have no effect."""
 
 
 DESCRIPTION = "Train a coding agent inside the harness that ships it, and from the people who use it."
@@ -181,21 +200,25 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
     model = serve.add_argument_group("a model, without a run")
     model.add_argument("--model", help="directory in Hugging Face layout, or a name on the hub")
     model.add_argument(
-        "--engine", action="append", default=[], metavar="URL", help="a vLLM that serves --model already"
+        "--engine", dest="engines", action="append", metavar="URL", help="a vLLM that serves --model already"
     )
-    model.add_argument("--store", default="", help="SQLite file or database URL of the record")
+    model.add_argument("--store", help="SQLite file or database URL of the record")
     model.add_argument("--objects", help="object store whose newest version is served, and each that follows")
     model.add_argument(
-        "--version", type=int, default=0, help="number that an --engine's turns are recorded under"
+        "--version", type=int, help="number that an --engine's turns are recorded under (default: 0)"
     )
-    model.add_argument("--host", default="127.0.0.1", help="address of the gateway")
-    model.add_argument("--slots", type=int, default=16, help="sequences sampled at once")
-    model.add_argument("--context", type=int, default=4096, help="tokens of prompt and completion")
-    model.add_argument("--backend", choices=["auto", "embedded", "vllm"], default="auto")
-    model.add_argument("--dtype", choices=["auto", "float32", "bfloat16"], default="auto")
-    model.add_argument("--tensor-parallel", type=int, default=1, help="vLLM's workers for each layer")
+    model.add_argument("--host", help="address of the gateway (default: 127.0.0.1)")
+    model.add_argument("--slots", type=int, help="sequences sampled at once (default: 16)")
+    model.add_argument("--context", type=int, help="tokens of prompt and completion (default: 4096)")
+    model.add_argument("--backend", choices=["auto", "embedded", "vllm"], help="(default: auto)")
+    model.add_argument("--dtype", choices=["auto", "float32", "bfloat16"], help="(default: auto)")
+    model.add_argument("--tensor-parallel", type=int, help="vLLM's workers for each layer (default: 1)")
     model.add_argument(
-        "--argument", action="append", default=[], help="for vLLM, as --argument=--swap-space=4"
+        "--argument",
+        dest="arguments",
+        action="append",
+        metavar="ARGUMENT",
+        help="for vLLM, as --argument=--swap-space=4",
     )
     model.add_argument("--python", help="interpreter that has vLLM")
     serve.set_defaults(run=_serve, interrupted="stopped: the engine and the gateway have ended")
@@ -203,24 +226,40 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
 
 def _serve(options: argparse.Namespace) -> int:
     console = Console(highlight=False, markup=False)
+    given = {name: value for name in OF_A_MODEL if (value := getattr(options, name)) is not None}
+    if complaint := _without_effect(options.model, given):
+        return _wrong(complaint)
     if options.model is None:
-        if options.engine or options.store or options.objects:
-            return _wrong("--engine, --store and --objects need --model: the checkpoint that is served")
         from ostinato.loop.serve import serve
 
         directory = options.directory or Path("runs/demo")
         return asyncio.run(serve(directory, options.port, options.alias, console))
     from ostinato.loop.serve_model import ServeModelConfig, serve_model
 
-    same = ("model", "store", "objects", "version", "host", "port", "slots", "context", "backend", "dtype")
+    lists = {name: tuple(given.pop(name, ())) for name in ("engines", "arguments")}
     config = ServeModelConfig(
-        **{name: getattr(options, name) for name in (*same, "tensor_parallel", "python")},
+        model=options.model,
+        port=options.port,
         directory=options.directory or Path("runs/serve"),
-        engines=tuple(url.rstrip("/") for url in options.engine),
+        engines=tuple(url.rstrip("/") for url in lists["engines"]),
         aliases=tuple(options.alias),
-        arguments=tuple(options.argument),
+        arguments=lists["arguments"],
+        **given,
     )
     return asyncio.run(serve_model(config, console))
+
+
+def _without_effect(model: str | None, given: Mapping[str, Any]) -> str | None:
+    """Return the complaint about flags that nothing would read; None where all of them have an effect."""
+    if model is None:
+        idle, why = given.keys(), "without --model, the checkpoint that is served"
+    elif "engines" in given:
+        idle = given.keys() & OF_AN_ENGINE_HERE.keys()
+        why = "beside --engine: they are of an engine that is started here"
+    else:
+        idle, why = given.keys() & {"version"}, "without --engine: a checkpoint knows its version"
+    flags = [OF_A_MODEL[name] for name in OF_A_MODEL if name in idle]
+    return f"{', '.join(flags)}: no effect {why}" if flags else None
 
 
 def _search_serve(options: argparse.Namespace) -> int:

@@ -17,6 +17,7 @@ import inspect
 import itertools
 import json
 import os
+import re
 import textwrap
 import tomllib
 import types
@@ -27,6 +28,8 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 T = TypeVar("T")
 NONE = "none"
+LIKE_A_KEY = re.compile(r"(sk-|ost_).*|[\w+=-]{20,}")
+"""A name of a file that may be a key: it begins as keys do, or is one long word."""
 NO_SETTING = {"setting": False}
 
 
@@ -38,19 +41,26 @@ def secret(file: Path | None, variable: str) -> str:
     """Return a key from the first line of a file, else from an environment variable; empty without either.
 
     A command never takes a key as an argument, since arguments are seen by everybody on the machine. Raises
-    ConfigError, which does not repeat what was given: it may be the key itself.
+    ConfigError, which names the file unless what was given may be the key itself.
     """
     if file is None:
         return os.environ.get(variable, "")
     try:
         key = file.read_text().partition("\n")[0].strip()
     except (OSError, ValueError) as error:
+        reason = (isinstance(error, OSError) and error.strerror) or "it is not text"
         raise ConfigError(
-            f"the key file cannot be read: name a file, or put the key in {variable}"
+            f"{_key_file(file)} cannot be read ({reason}): name a file, or put the key in {variable}"
         ) from error
     if not key:
-        raise ConfigError(f"the key file is empty: write the key in its first line, or set {variable}")
+        raise ConfigError(f"{_key_file(file)} is empty: write the key in its first line, or set {variable}")
     return key
+
+
+def _key_file(file: Path) -> str:
+    """Return the words for a key file, without its name where that may be a key typed in its place."""
+    is_path = file.is_absolute() or file.parent.is_dir()
+    return f"the key file {file}" if is_path and not LIKE_A_KEY.fullmatch(file.name) else "the key file"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ def test_a_compaction_is_shown_before_it_is_done(
     assert asked(capsys, *words)["groups"] == 0
     assert main(["store", "info", "--store", place]) == 0
     shown = capsys.readouterr().out
-    assert f"layout {SCHEMA}\n" in shown and "turns older" in shown
+    assert f"layout {SCHEMA}\n" in shown and "turns older" in shown and shown.endswith(f"in {place}\n")
 
 
 def test_an_expiry_is_shown_before_it_is_done(
@@ -63,7 +63,7 @@ def test_an_older_layout_is_migrated_when_it_is_told_to(
     store.close()
     old = f"{LAYOUT_14} DROP TABLE holds; DROP TABLE samplers;"
     run_sql(place, f"{old} UPDATE counters SET value = 13 WHERE name = 'schema'")
-    assert asked(capsys, "info", "--store", place) == {"layout": 13, "newest": SCHEMA}
+    assert asked(capsys, "info", "--store", place) == {"layout": 13, "newest": SCHEMA, "store": place}
     assert asked(capsys, "migrate", "--store", place)["migrated"] is False and layout_of(place) == 13
     assert asked(capsys, "migrate", "--store", place, "--yes")["migrated"] is True
     assert layout_of(place) == SCHEMA

@@ -10,6 +10,7 @@ from typing import Any
 
 DONE, UNFINISHED, WRONG = 0, 1, 2
 MB = 2**20
+FOLDER_HELP = "the run folder (default: runs/demo or runs/serve, whichever has a record)"
 WOULD = "nothing was changed: add --yes to do it"
 
 
@@ -45,7 +46,7 @@ def register(commands: Any) -> None:
 
 
 def _common(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    parser.add_argument("--directory", type=Path, default=Path("runs/demo"), help="the run folder")
+    parser.add_argument("--directory", type=Path, help=FOLDER_HELP)
     parser.add_argument("--store", default=None, help="SQLite file or database URL, instead of a run folder")
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
@@ -53,13 +54,14 @@ def _common(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 def _place(options: argparse.Namespace) -> str | None:
     """Return the record, and None after a complaint when there is none."""
-    from ostinato.store.config import record_of
+    from ostinato.store import StoreError
+    from ostinato.store.config import present_record
 
-    place: str = options.store or record_of(options.directory)
-    if "://" in place or Path(place).is_file():
-        return place
-    _complain(f"{place} is no record: name a run folder with --directory, or one with --store")
-    return None
+    try:
+        return present_record(options.directory, options.store)
+    except StoreError as error:
+        _complain(str(error))
+        return None
 
 
 def _info(options: argparse.Namespace) -> int:
@@ -72,7 +74,7 @@ def _info(options: argparse.Namespace) -> int:
         return WRONG
     if (layout := layout_of(place)) != SCHEMA:
         text = f"layout {layout}; this version of ostinato has {SCHEMA}: `ostinato store migrate`"
-        return _say(options, {"layout": layout, "newest": SCHEMA}, [text])
+        return _say(options, place, {"layout": layout, "newest": SCHEMA}, [text])
     with closing(Store.open(place)) as store:
         found = contents(store)
     lines = [f"layout {layout}"]
@@ -82,7 +84,7 @@ def _info(options: argparse.Namespace) -> int:
     for age in found.ages:
         label = "older" if age.days is None else f"up to {age.days} days"
         lines.append(f"  turns {label:<14} {age.turns:>12,} with {age.bytes / MB:,.1f} MB of tokens")
-    return _say(options, asdict(found), lines)
+    return _say(options, place, asdict(found), lines)
 
 
 def _migrate(options: argparse.Namespace) -> int:
@@ -99,7 +101,9 @@ def _migrate(options: argparse.Namespace) -> int:
     words = f"layout {layout}, and {SCHEMA} is the newest"
     if layout != SCHEMA:
         words = f"migrated from layout {layout} to {SCHEMA}" if done else f"{words}; {WOULD}"
-    return _say(options, {"layout": SCHEMA if done else layout, "newest": SCHEMA, "migrated": done}, [words])
+    return _say(
+        options, place, {"layout": SCHEMA if done else layout, "newest": SCHEMA, "migrated": done}, [words]
+    )
 
 
 def _place_of_old(options: argparse.Namespace) -> str | None:
@@ -124,7 +128,7 @@ def _compact(options: argparse.Namespace) -> int:
         f"{found.bytes / MB:,.1f} MB of tokens in {found.samples} samples of {found.groups} groups that ended"
     )
     words = f"removed {what}" if options.yes else f"would remove {what}; {WOULD}"
-    return _say(options, {**asdict(found), "removed": options.yes}, [words])
+    return _say(options, place, {**asdict(found), "removed": options.yes}, [words])
 
 
 def _expire(options: argparse.Namespace) -> int:
@@ -149,12 +153,16 @@ def _expire(options: argparse.Namespace) -> int:
         lines.append(WOULD)
     if not found.scrubbed:
         lines.append("NOT FINISHED: another process reads the log of the record, which still has the data")
-    _say(options, {**asdict(found), "removed": options.yes}, lines)
+    _say(options, place, {**asdict(found), "removed": options.yes}, lines)
     return DONE if found.scrubbed else UNFINISHED
 
 
-def _say(options: argparse.Namespace, result: dict[str, Any], lines: list[str]) -> int:
-    print(json.dumps(result) if options.json else "\n".join(lines))  # noqa: T201
+def _say(options: argparse.Namespace, place: str, result: dict[str, Any], lines: list[str]) -> int:
+    """Print a result and the record that it is of, which a default may have chosen."""
+    from ostinato.store.config import shown
+
+    where = shown(place)
+    print(json.dumps({**result, "store": where}) if options.json else "\n".join([*lines, f"in {where}"]))  # noqa: T201
     return DONE
 
 

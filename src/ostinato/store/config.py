@@ -1,4 +1,4 @@
-"""The table `[store]` of a run's file, and the record of a run folder."""
+"""The table `[store]` of a run's file, the record of a run folder, and the record that a command means."""
 
 import tomllib
 from dataclasses import dataclass
@@ -10,6 +10,8 @@ from ostinato.store.sql.errors import StoreError
 PASSWORD = "PGPASSWORD"  # noqa: S105 - the name of the variable
 """The environment variable in which PostgreSQL's clients look for the password."""
 BUCKETS = ("s3://", "gs://", "az://")
+DEFAULT_FOLDERS = (Path("runs/demo"), Path("runs/serve"))
+"""The folders in which `ostinato demo` and `ostinato serve --model` record unless another one is named."""
 OF_THIS_MACHINE = {"localhost", "127.0.0.1", "::1"}
 
 
@@ -101,5 +103,40 @@ def _kept(folder: Path, key: str) -> str:
 
 def has_record(folder: Path) -> bool:
     """Return whether a run folder has a record; that of a server is taken to be there."""
-    place = record_of(folder)
-    return "://" in place or Path(place).exists()
+    return is_there(record_of(folder))
+
+
+def is_there(place: str) -> bool:
+    """Return whether a record's file is there; the record of a server is taken to be there."""
+    url = read_url(place)
+    return url.get_backend_name() != "sqlite" or Path(url.database or "").is_file()
+
+
+def present_record(folder: Path | None, place: str | None) -> str:
+    """Return the record that a command means; it must be there already, so a mistyped name makes none.
+
+    It is `place`, else the record of `folder`, else that of the one default folder that has a record. Raises
+    StoreError when there is none, and when both default folders have one and nothing says which is meant.
+    """
+    if place is None:
+        place = record_of(folder or _default_folder())
+    if not is_there(place):
+        raise StoreError(
+            f"{place} is no record: name a run folder with --directory, or a record with --store"
+        )
+    return place
+
+
+def shown(place: str) -> str:
+    """Return the place of a record as a person may read it, without a password."""
+    return read_url(place).render_as_string(hide_password=True) if "://" in place else place
+
+
+def _default_folder() -> Path:
+    held = [folder for folder in DEFAULT_FOLDERS if has_record(folder)]
+    if len(held) > 1:
+        raise StoreError(
+            f"{' and '.join(map(str, held))} both hold a record: name one with --directory, "
+            "or a record with --store"
+        )
+    return next(iter(held), DEFAULT_FOLDERS[0])

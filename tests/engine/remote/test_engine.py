@@ -77,8 +77,10 @@ async def test_a_server_with_another_tokenizer_is_refused_at_the_start() -> None
 
 
 async def test_a_server_that_is_away_is_named() -> None:
-    with pytest.raises(EngineError, match=r"127\.0\.0\.1:9: it does not respond"):
+    with pytest.raises(EngineError, match=r"127\.0\.0\.1:9: it does not respond \(Cannot connect") as away:
         await RemoteEngine.connect("http://127.0.0.1:9", TOKENIZER)
+    assert str(away.value).endswith("start the server there, or name another --engine")
+    assert "Error(" not in str(away.value)
 
 
 async def test_a_stream_that_ends_in_the_middle_is_the_engines_failure() -> None:

@@ -1,5 +1,7 @@
 """A vLLM that does not come up: its first error is the reason, however many processes report it later."""
 
+import asyncio
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,3 +48,12 @@ async def test_an_error_of_any_process_is_found(tmp_path: Path, line: str) -> No
 
 async def test_without_an_error_the_last_lines_are_shown(tmp_path: Path) -> None:
     assert (await refusal(tmp_path, "out of luck\n")).endswith("out of luck\n")
+
+
+async def test_a_server_that_went_away_is_reported_in_words(tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", "", start_new_session=True)
+    server = VllmServer(process, "http://127.0.0.1:9", tmp_path / "vllm.log")
+    with pytest.raises(EngineError, match=r"vLLM, /pause: it does not respond \(Cannot connect") as away:
+        await server.post("/pause")
+    await server.close()
+    assert "Error(" not in str(away.value) and str(away.value).endswith("start the engine again")

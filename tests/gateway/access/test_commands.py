@@ -12,7 +12,9 @@ from ostinato.store.accounts import hash_key
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
-    return str(tmp_path / "store.db")
+    path = str(tmp_path / "store.db")
+    Store.open(path).close()
+    return path
 
 
 def typed(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -32,19 +34,20 @@ def test_a_key_is_shown_once_and_listed_without_itself(path: str, capsys) -> Non
     assert made["id"] in said and made["key"] not in said and "organisation=acme" in said
     status, said, _ = typed(capsys, "keys", "revoke", made["id"], "--store", path)
     assert (status, Store.open(path).key(kept.hash)) == (0, None)
-    assert typed(capsys, "keys", "list", "--store", path)[1] == "none\n"
+    assert typed(capsys, "keys", "list", "--store", path)[1] == f"none\nin {path}\n"
 
 
 def test_consent_is_shown_as_it_holds(path: str, capsys) -> None:
     say = ["consent", "set", "yes", "--store", path, "--organisation", "acme"]
     typed(capsys, *say, "--user", "ada", "--by", "ada")
     show = ["consent", "show", "--store", path, "--user", "ada", "--json"]
-    (word,) = json.loads(typed(capsys, *show)[1])
+    (word,) = json.loads(typed(capsys, *show)[1])["consent"]
     assert (word["granted"], word["set_by"], word["trained_on"]) == (True, "ada", False)
     typed(capsys, *say, "--by", "legal")
-    (word,) = json.loads(typed(capsys, *show)[1])
+    (word,) = json.loads(typed(capsys, *show)[1])["consent"]
     assert word["trained_on"] and word["set_at"] > 1e9
-    assert len(json.loads(typed(capsys, "consent", "show", "--store", path, "--json")[1])) == 2
+    both = json.loads(typed(capsys, "consent", "show", "--store", path, "--json")[1])
+    assert len(both["consent"]) == 2 and both["store"] == path
 
 
 @pytest.mark.parametrize(
@@ -65,5 +68,49 @@ def test_a_command_that_fails_prints_one_line(path: str, capsys, words: list[str
 
 def test_a_folder_without_a_run_is_named(tmp_path: Path, capsys) -> None:
     status, _, error = typed(capsys, "keys", "list", "--directory", str(tmp_path / "nothing"))
-    assert status == 2 and "holds no run" in error
+    assert status == 2 and "is no record: name a run folder with --directory" in error
     assert not (tmp_path / "nothing").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["keys", "list"],
+        ["keys", "revoke", "12"],
+        ["consent", "show"],
+        ["consent", "set", "yes", "--user", "ada"],
+        ["purge", "--user", "ada"],
+    ],
+)
+def test_a_mistyped_record_is_refused_and_not_made(tmp_path: Path, capsys, words: list[str]) -> None:
+    for place in (tmp_path / "stoer.db", f"sqlite:///{tmp_path}/stoer.db"):
+        status, out, error = typed(capsys, *words, "--store", str(place))
+        assert (status, out) == (2, "") and f"{place} is no record" in error
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_first_key_makes_the_record_that_is_named_and_says_so(tmp_path: Path, capsys) -> None:
+    path = str(tmp_path / "store.db")
+    add = ["keys", "add", "ada", "--store", path]
+    assert typed(capsys, *add)[1].endswith(f"\nin {path}, a new record: there was none\n")
+    made = json.loads(typed(capsys, *add, "--json")[1])
+    assert (made["store"], made["new_store"]) == (path, False)
+    nowhere = typed(capsys, "keys", "add", "ada", "--directory", str(tmp_path / "nothing"))
+    assert nowhere[0] == 2 and not (tmp_path / "nothing").exists()
+
+
+def test_without_a_name_the_one_record_that_is_there_is_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "runs/demo/store.db is no record" in typed(capsys, "keys", "add", "ada")[2]
+    for folder in ("serve", "demo"):
+        Path("runs", folder).mkdir(parents=True)
+    Store.open("runs/serve/store.db").close()
+    assert typed(capsys, "keys", "list")[1] == "none\nin runs/serve/store.db\n"
+    Store.open("runs/demo/store.db").close()
+    for words in (["keys", "add", "ada"], ["purge", "--user", "ada"], ["store", "info"]):
+        status, _, error = typed(capsys, *words)
+        assert status == 2 and "runs/demo and runs/serve both hold a record" in error
+    where = json.loads(typed(capsys, "keys", "list", "--directory", "runs/demo", "--json")[1])
+    assert where == {"keys": [], "store": "runs/demo/store.db"}

@@ -245,7 +245,7 @@ class RemoteEngine:
                     if line.startswith(b"data: {"):
                         yield _choice(json.loads(line[6:]))
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise EngineError(f"{self._url}: it does not respond ({error!r})") from error
+            raise _away(self._url, error) from error
 
 
 async def _served(http: aiohttp.ClientSession, url: str) -> tuple[str, int]:
@@ -256,10 +256,18 @@ async def _served(http: aiohttp.ClientSession, url: str) -> tuple[str, int]:
                 raise EngineError(f"{response.url}: {response.status} {(await response.text())[:300]}")
             models = (await response.json(content_type=None))["data"]
     except (aiohttp.ClientError, TimeoutError) as error:
-        raise EngineError(f"{url}: it does not respond ({error!r})") from error
+        raise _away(url, error) from error
     if len(models) != 1 or not models[0].get("max_model_len"):
         raise EngineError(f"{url} serves {[each['id'] for each in models]}: need one model of vLLM")
     return str(models[0]["id"]), int(models[0]["max_model_len"])
+
+
+def _away(url: str, error: Exception) -> EngineError:
+    # Some errors of the client, such as a timeout, have no words of their own.
+    words = str(error) or type(error).__name__
+    return EngineError(
+        f"{url}: it does not respond ({words}): start the server there, or name another --engine"
+    )
 
 
 def _choice(event: Mapping[str, Any]) -> dict[str, Any]:

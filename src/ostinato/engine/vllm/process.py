@@ -140,7 +140,11 @@ class VllmServer:
                     raise EngineError(f"vLLM, {path}: {response.status} {(await response.text())[:300]}")
                 return await response.json(content_type=None)
         except aiohttp.ClientError as error:
-            raise EngineError(f"vLLM, {path}: it does not respond ({error!r})") from error
+            words = str(error) or type(error).__name__  # some errors of the client have no words
+            raise EngineError(
+                f"vLLM, {path}: it does not respond ({words}): see its last lines in {self._logs}, and start "
+                "the engine again"
+            ) from error
 
     def log(self) -> str:
         """Return the last lines of the server's output."""

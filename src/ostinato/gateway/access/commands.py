@@ -10,9 +10,12 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from ostinato.store.commands import FOLDER_HELP
 
 if TYPE_CHECKING:
     from ostinato.store import Store
@@ -25,7 +28,7 @@ Command = Callable[["Store", argparse.Namespace], Any]
 def register(commands: Any) -> None:
     """Add the commands to the subparsers of `ostinato`."""
     keys = _group(commands, "keys", "who may call the gateway")
-    add = _command(keys, "add", "make a key and print it, once", _add)
+    add = _command(keys, "add", "make a key, and the file of --store if it is missing; print it once", _add)
     add.add_argument("user")
     add.add_argument("--organisation", default="")
     add.add_argument(
@@ -68,7 +71,7 @@ def _command(group: Any, name: str, help: str, command: Command) -> argparse.Arg
 
 
 def _common(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    parser.add_argument("--directory", type=Path, default=Path("runs/demo"), help="the run folder")
+    parser.add_argument("--directory", type=Path, help=FOLDER_HELP)
     parser.add_argument("--store", default=None, help="SQLite file or database URL, instead of a run folder")
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
@@ -76,23 +79,30 @@ def _common(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 def _run(command: Command, options: argparse.Namespace) -> int:
     from ostinato.store import Store, StoreError
-    from ostinato.store.config import has_record, record_of
+    from ostinato.store.config import is_there, present_record, shown
 
-    if options.store is None and not has_record(options.directory):
-        return _wrong(f"{options.directory} holds no run: name one with --directory, or a file with --store")
-    path = options.store or record_of(options.directory)
     try:
-        store = Store.open(path)
-        try:
+        # A gateway can be given its first key before it first starts; all else is about what is there.
+        is_new = command is _add and options.store is not None and not is_there(options.store)
+        place = options.store if is_new else present_record(options.directory, options.store)
+        with closing(Store.open(place)) as store:
             result = command(store, options)
-        finally:
-            store.close()
     except StoreError as error:
         return _wrong(str(error))
-    print(json.dumps(result) if options.json else _text(result))  # noqa: T201
+    where = shown(place)
+    new = {"new_store": is_new} if command is _add else {}
+    if options.json:
+        print(json.dumps({**_named(command, result), "store": where, **new}))  # noqa: T201
+    else:
+        print(f"{_text(result)}\nin {where}{', a new record: there was none' if is_new else ''}")  # noqa: T201
     if isinstance(result, Mapping) and result.get("scrubbed") is False:
-        return _unfinished(path)
+        return _unfinished(where)
     return DONE
+
+
+def _named(command: Command, result: Any) -> dict[str, Any]:
+    """Return a result as an object: a list has the name of what it lists."""
+    return {"keys" if command is _list else "consent": result} if isinstance(result, list) else result
 
 
 def _unfinished(path: str) -> int:
