@@ -1,6 +1,7 @@
 """The command line: what a person reads who mistyped, and which errors are sentences."""
 
 import errno
+import json
 import os
 import signal
 import socket
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ostinato import cli
+from ostinato.loop import serve_model
 
 KEYED = {**os.environ, "OSTINATO_KEY": "k"}
 
@@ -78,6 +80,25 @@ def test_serve_refuses_what_its_model_would_ignore(
 ) -> None:
     assert cli.main(["serve", "--model", "m", *words]) == 2
     assert complaint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("positions", "words", "context"),
+    [(1024, [], 1024), (8192, [], 4096), (None, [], 4096), (1024, ["--context", "2048"], 2048)],
+)
+def test_a_model_of_few_positions_is_served_with_those(
+    positions: int | None, words: list[str], context: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = list[int]()
+
+    async def serve(config: serve_model.ServeModelConfig, _: object) -> int:
+        served.append(config.context)
+        return 0
+
+    monkeypatch.setattr(serve_model, "serve_model", serve)
+    if positions is not None:
+        (tmp_path / "config.json").write_text(json.dumps({"max_position_embeddings": positions}))
+    assert cli.main(["serve", "--model", str(tmp_path), *words]) == 0 and served == [context]
 
 
 def test_the_hook_command_explains_itself() -> None:

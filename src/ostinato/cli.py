@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -209,7 +210,11 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
     )
     model.add_argument("--host", help="address of the gateway (default: 127.0.0.1)")
     model.add_argument("--slots", type=int, help="sequences sampled at once (default: 16)")
-    model.add_argument("--context", type=int, help="tokens of prompt and completion (default: 4096)")
+    model.add_argument(
+        "--context",
+        type=int,
+        help="tokens of prompt and completion (default: 4096, or the model's positions)",
+    )
     model.add_argument("--backend", choices=["auto", "embedded", "vllm"], help="(default: auto)")
     model.add_argument("--dtype", choices=["auto", "float32", "bfloat16"], help="(default: auto)")
     model.add_argument("--tensor-parallel", type=int, help="vLLM's workers for each layer (default: 1)")
@@ -234,7 +239,8 @@ def _serve(options: argparse.Namespace) -> int:
 
         directory = options.directory or Path("runs/demo")
         return asyncio.run(serve(directory, options.port, options.alias, console))
-    from ostinato.loop.serve_model import ServeModelConfig, serve_model
+    from ostinato.loop.serve_model import ServeModelConfig, find_model, serve_model
+    from ostinato.model.config import positions_of
 
     lists = {name: tuple(given.pop(name, ())) for name in ("engines", "arguments")}
     config = ServeModelConfig(
@@ -246,6 +252,10 @@ def _serve(options: argparse.Namespace) -> int:
         arguments=lists["arguments"],
         **given,
     )
+    if not config.engines and "context" not in given:
+        # The default is no wish of anybody's, so a model of fewer positions is served with those it has.
+        positions = positions_of(find_model(config.model))
+        config = replace(config, context=min(config.context, positions or config.context))
     return asyncio.run(serve_model(config, console))
 
 

@@ -8,8 +8,10 @@
 | qwen3_moe | yes | no | yes |
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 META = "ostinato.json"
@@ -264,3 +266,13 @@ def _refuse_unsupported(kind: str, fields: Mapping[str, Any]) -> None:
             f"config.json uses {', '.join(unsupported)} in a way that ostinato's own decoder does not know: "
             "serve the model with vLLM and train it with fsdp"
         )
+
+
+def positions_of(checkpoint: Path) -> int | None:
+    """Return the positions that a model of any family was made for; None where its files do not say."""
+    try:
+        fields = json.loads((checkpoint / "config.json").read_text())
+        positions = (fields.get("text_config") or fields).get("max_position_embeddings")
+    except (OSError, ValueError, AttributeError):
+        return None  # the engine, which needs the file, says what is wrong with it
+    return positions if isinstance(positions, int) else None

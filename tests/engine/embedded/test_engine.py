@@ -168,7 +168,7 @@ async def test_closing_fails_waiting_requests() -> None:
 
 
 def test_more_context_than_positions_is_refused() -> None:
-    with pytest.raises(EngineError, match="128 positions"):
+    with pytest.raises(EngineError, match=r"--context .* 128 positions: give at most 128"):
         engine(max_len=129)
 
 

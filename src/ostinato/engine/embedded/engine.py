@@ -82,7 +82,8 @@ class EmbeddedEngine:
         config = decoder.config
         if max_len > config.max_positions:
             raise EngineError(
-                f"max_len {max_len} exceeds the model's {config.max_positions} positions: lower it"
+                f"a context of {max_len} tokens (--context of `ostinato serve`, max_len elsewhere) exceeds "
+                f"the model's {config.max_positions} positions: give at most {config.max_positions}"
             )
         self._table = SlotTable(config, slots, max_len)
         self._forward = (forward or fastest)(decoder, self._table)
