@@ -262,7 +262,7 @@ def _serve(options: argparse.Namespace) -> int:
 def _without_effect(model: str | None, given: Mapping[str, Any]) -> str | None:
     """Return the complaint about flags that nothing would read; None where all of them have an effect."""
     if model is None:
-        idle, why = given.keys(), "without --model, the checkpoint that is served"
+        idle, why = set(given), "without --model, the checkpoint that is served"
     elif "engines" in given:
         idle = given.keys() & OF_AN_ENGINE_HERE.keys()
         why = "beside --engine: they are of an engine that is started here"
