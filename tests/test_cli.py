@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from ostinato import cli
-from ostinato.loop import serve_model
 
 KEYED = {**os.environ, "OSTINATO_KEY": "k"}
 
@@ -87,18 +86,13 @@ def test_serve_refuses_what_its_model_would_ignore(
     [(1024, [], 1024), (8192, [], 4096), (None, [], 4096), (1024, ["--context", "2048"], 2048)],
 )
 def test_a_model_of_few_positions_is_served_with_those(
-    positions: int | None, words: list[str], context: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    positions: int | None, words: list[str], context: int, tmp_path: Path
 ) -> None:
-    served = list[int]()
-
-    async def serve(config: serve_model.ServeModelConfig, _: object) -> int:
-        served.append(config.context)
-        return 0
-
-    monkeypatch.setattr(serve_model, "serve_model", serve)
     if positions is not None:
         (tmp_path / "config.json").write_text(json.dumps({"max_position_embeddings": positions}))
-    assert cli.main(["serve", "--model", str(tmp_path), *words]) == 0 and served == [context]
+    options = cli._parser().parse_args(["serve", "--model", str(tmp_path), *words])
+    given = {"context": options.context} if words else {}
+    assert cli._of_model(options, given).context == context
 
 
 def test_the_hook_command_explains_itself() -> None:

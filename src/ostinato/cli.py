@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from rich.console import Console
 
@@ -37,6 +37,9 @@ from ostinato.rewards.live.commands import register as register_rewards
 from ostinato.sandbox.doctor import register as register_doctor
 from ostinato.sandbox.environment.commands import register as register_build
 from ostinato.store.commands import register as register_store
+
+if TYPE_CHECKING:
+    from ostinato.loop.serve_model import ServeModelConfig
 
 DONE, FAILED, WRONG = 0, 1, 2
 INTERRUPTED = 130
@@ -239,10 +242,17 @@ def _serve(options: argparse.Namespace) -> int:
 
         directory = options.directory or Path("runs/demo")
         return asyncio.run(serve(directory, options.port, options.alias, console))
-    from ostinato.loop.serve_model import ServeModelConfig, find_model, serve_model
+    from ostinato.loop.serve_model import serve_model
+
+    return asyncio.run(serve_model(_of_model(options, given), console))
+
+
+def _of_model(options: argparse.Namespace, given: dict[str, Any]) -> "ServeModelConfig":
+    """Return what is served without a run; `given` are those of OF_A_MODEL that a person typed."""
+    from ostinato.loop.serve_model import ServeModelConfig, find_model
     from ostinato.model.config import positions_of
 
-    lists = {name: tuple(given.pop(name, ())) for name in ("engines", "arguments")}
+    lists = {name: tuple(given.get(name, ())) for name in ("engines", "arguments")}
     config = ServeModelConfig(
         model=options.model,
         port=options.port,
@@ -250,13 +260,13 @@ def _serve(options: argparse.Namespace) -> int:
         engines=tuple(url.rstrip("/") for url in lists["engines"]),
         aliases=tuple(options.alias),
         arguments=lists["arguments"],
-        **given,
+        **{name: value for name, value in given.items() if name not in lists},
     )
-    if not config.engines and "context" not in given:
-        # The default is no wish of anybody's, so a model of fewer positions is served with those it has.
-        positions = positions_of(find_model(config.model))
-        config = replace(config, context=min(config.context, positions or config.context))
-    return asyncio.run(serve_model(config, console))
+    if config.engines or "context" in given:
+        return config
+    # The default is no wish of anybody's, so a model of fewer positions is served with those it has.
+    positions = positions_of(find_model(config.model))
+    return replace(config, context=min(config.context, positions or config.context))
 
 
 def _without_effect(model: str | None, given: Mapping[str, Any]) -> str | None:
