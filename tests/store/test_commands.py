@@ -11,6 +11,7 @@ from tests.store.old_record import STAY, fill
 
 from ostinato.cli import main
 from ostinato.store import Ledger, Store
+from ostinato.store.config import shown
 from ostinato.store.settled import Stays
 from ostinato.store.sql.database import layout_of
 from ostinato.store.sql.schema import SCHEMA
@@ -36,8 +37,8 @@ def test_a_compaction_is_shown_before_it_is_done(
     assert asked(capsys, *words, "--yes") == {**would, "removed": True}
     assert asked(capsys, *words)["groups"] == 0
     assert main(["store", "info", "--store", place]) == 0
-    shown = capsys.readouterr().out
-    assert f"layout {SCHEMA}\n" in shown and "turns older" in shown and shown.endswith(f"in {place}\n")
+    told = capsys.readouterr().out
+    assert f"layout {SCHEMA}\n" in told and "turns older" in told and told.endswith(f"in {shown(place)}\n")
 
 
 def test_an_expiry_is_shown_before_it_is_done(
@@ -49,9 +50,9 @@ def test_an_expiry_is_shown_before_it_is_done(
     assert (would["sessions"], would["removed"]) == (8, False) and asked(capsys, *words) == would
     assert would["stay"] == dict(Counter(why.value for _, why in STAY.values() if why is not Stays.HEARD_OF))
     assert main(["store", *words]) == 0
-    shown = capsys.readouterr().out
-    assert "would remove what 8 sessions consist of" in shown and "nothing was changed: add --yes" in shown
-    assert "turns                  14 rows" in shown and "5 old sessions stay: they are held by" in shown
+    told = capsys.readouterr().out
+    assert "would remove what 8 sessions consist of" in shown and "nothing was changed: add --yes" in told
+    assert "turns                  14 rows" in told and "5 old sessions stay: they are held by" in told
     assert asked(capsys, *words, "--yes") == {**would, "removed": True}
     assert asked(capsys, *words)["sessions"] == 0
     assert asked(capsys, *words, "--uncollected")["sessions"] == 1
@@ -63,7 +64,7 @@ def test_an_older_layout_is_migrated_when_it_is_told_to(
     store.close()
     old = f"{LAYOUT_14} DROP TABLE holds; DROP TABLE samplers;"
     run_sql(place, f"{old} UPDATE counters SET value = 13 WHERE name = 'schema'")
-    assert asked(capsys, "info", "--store", place) == {"layout": 13, "newest": SCHEMA, "store": place}
+    assert asked(capsys, "info", "--store", place) == {"layout": 13, "newest": SCHEMA, "store": shown(place)}
     assert asked(capsys, "migrate", "--store", place)["migrated"] is False and layout_of(place) == 13
     assert asked(capsys, "migrate", "--store", place, "--yes")["migrated"] is True
     assert layout_of(place) == SCHEMA
