@@ -51,7 +51,7 @@ def test_an_expiry_is_shown_before_it_is_done(
     assert would["stay"] == dict(Counter(why.value for _, why in STAY.values() if why is not Stays.HEARD_OF))
     assert main(["store", *words]) == 0
     told = capsys.readouterr().out
-    assert "would remove what 8 sessions consist of" in shown and "nothing was changed: add --yes" in told
+    assert "would remove what 8 sessions consist of" in told and "nothing was changed: add --yes" in told
     assert "turns                  14 rows" in told and "5 old sessions stay: they are held by" in told
     assert asked(capsys, *words, "--yes") == {**would, "removed": True}
     assert asked(capsys, *words)["sessions"] == 0
