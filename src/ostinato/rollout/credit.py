@@ -60,7 +60,7 @@ class Credited:
     advantage: float
     person: str = ""
     weight: float = 1.0
-    """Of a live session: see `Group`."""
+    """The weight of a live session; `Group` says more of it and of `person`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

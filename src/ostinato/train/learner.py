@@ -184,9 +184,10 @@ class Learner:
         stats = self._trainer.step(claimed, self.version)
         groups = self._trained(claimed, stats)
         if groups and not stats.rows and self._config.spread:
-            reasons = dict.fromkeys((group.id for group in groups), EQUAL)
-            self._ledger.drop_claimed({**reasons, **stats.dropped}, State.NO_ADVANTAGE)
-            groups = []
+            self._ledger.drop_claimed(stats.dropped)
+            equal = dict.fromkeys((group.id for group in groups), EQUAL)
+            self._ledger.drop_claimed(equal, State.NO_ADVANTAGE)
+            return self.version
         if not groups:
             return self.version
         figures = step_figures(

@@ -104,11 +104,11 @@ class Group:
     """The sessions behind each reward, those without a sample included: a session alone, or a trunk and then
     its branches. Empty when every session of the group is alone and has a sample."""
     person: str = ""
-    """Of a live session the first one of its person in the collection, which tells people apart and names
+    """The id of the first session of the same person in the collection, which tells people apart and names
     nobody; empty in practice."""
     weight: float = 1.0
-    """What a live session counts for, above 0 and 1 at most: less where its person brings many. It is in the
-    advantages of its samples."""
+    """The weight of a live session, above 0 and 1 at most, which is less where its person brings many. The
+    advantages of its samples contain it."""
 
     def __post_init__(self) -> None:
         if wrong := [reward for reward in self.rewards if not math.isfinite(reward)]:

@@ -93,3 +93,14 @@ def test_strangers_of_one_weight_are_compared_by_leave_one_out_in_every_stratum(
         if len(members) > 1:
             expected = above_the_others([rewards[place] for place in members])
             assert advantages[members].tolist() == pytest.approx(expected, abs=1e-9)
+            assert sum(advantages[members]) == pytest.approx(0, abs=1e-9)
+
+
+@given(st.floats(-9, 9))
+def test_ones_own_reward_is_not_in_the_baseline(mine: float) -> None:
+    three = person_advantages([mine, 1.0, 3.0], list("abc"), ["fix"] * 3, np.ones(3))
+    assert three[0] == pytest.approx(mine - 2.0)
+
+
+def test_one_alone_in_its_stratum_is_compared_with_all_others() -> None:
+    assert person_advantages([1.0, 0.0, 0.5], list("abc"), ["a", "b", "b"], np.ones(3))[0] == 0.75

@@ -19,10 +19,10 @@ from ostinato.train.objective.influence import person_advantages
 from ostinato.train.objective.k1 import k1_advantages
 
 
-def of_strangers(rewards: Sequence[float], strata: Sequence[str]) -> list[float]:
-    """Return the advantages of sessions that have a person each."""
-    people = [str(number) for number in range(len(rewards))]
-    return person_advantages(rewards, people, strata, np.ones(len(rewards))).tolist()
+def of_strangers(rewards: Sequence[float]) -> list[float]:
+    """Return the advantages of sessions that have a person each, and one stratum."""
+    count = len(rewards)
+    return person_advantages(rewards, [*map(str, range(count))], ["one"] * count, np.ones(count)).tolist()
 
 
 CORRECTIONS: dict[str, dict[str, Any]] = {
@@ -34,7 +34,7 @@ CORRECTIONS: dict[str, dict[str, Any]] = {
 CREDITS = {
     "others": (above_the_others, lambda size: 1.0),
     "group": (above_the_mean, lambda size: 1 - 1 / size),
-    "people": (lambda rewards: of_strangers(rewards, ["one"] * len(rewards)), lambda size: 1.0),
+    "people": (of_strangers, lambda size: 1.0),
 }
 Credit = Callable[[list[float]], list[float]]
 
