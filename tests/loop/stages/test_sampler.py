@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -173,24 +174,36 @@ def test_a_node_that_hangs_in_practice_and_wakes_again_costs_nothing(
     text += f'\n[placement]\nkind = "ray"\naddress = "{cluster.address}"\n'
     for kind in ("engine", "learner", "sampler"):
         text += f"[placement.resources.{kind}]\ncpus = 0.1\ncustom = {{ practice = 0.2 }}\n"
-    lost = add_node(cluster, "r9", place="practice")
-    process = begin(tmp_path, "hung", text)
-    while not (tmp_path / "hung" / "learner-practice" / "learner.jsonl").exists():
-        assert process.poll() is None, (tmp_path / "hung.log").read_text()[-3000:]
-        time.sleep(0.1)
-    frozen = pids_of(lost)
     modules = {"ostinato.engine.server", "ostinato.loop.stages.sampler", "ostinato.train.learner"}
-    assert modules <= {word for pid in frozen for word in words_of(pid)}
-    other = add_node(cluster, "r9", place="practice")
-    signal_all(frozen, signal.SIGSTOP)
-    while not modules <= {word for pid in pids_of(other) for word in words_of(pid)}:
-        assert process.poll() is None, (tmp_path / "hung.log").read_text()[-3000:]
+    with ExitStack() as left:  # a test that fails here leaves no node that a later run could be placed on
+        lost = add_node(cluster, "r9", place="practice")
+        left.callback(cluster.remove_node, lost)
+        process = begin(tmp_path, "hung", text)
+        left.callback(process.kill)
+        while not (tmp_path / "hung" / "learner-practice" / "learner.jsonl").exists():
+            assert process.poll() is None, (tmp_path / "hung.log").read_text()[-3000:]
+            time.sleep(0.1)
+        frozen = all_of(modules, lost, process)
+        other = add_node(cluster, "r9", place="practice")
+        left.callback(cluster.remove_node, other)
+        signal_all(frozen, signal.SIGSTOP)
+        left.callback(signal_all, frozen, signal.SIGCONT)
+        all_of(modules, other, process)
+        signal_all(frozen, signal.SIGCONT)
+        assert process.wait() == 0, (tmp_path / "hung.log").read_text()[-3000:]
+        whole(tmp_path / "hung")
+
+
+def all_of(modules: set[str], node: Any, process: "subprocess.Popen[bytes]") -> list[int]:
+    """Wait until all these modules run on a node; return the ids of the node's processes, or fail as the run
+    ends."""
+    while True:
+        found = pids_of(node)
+        missing = modules - {word for pid in found for word in words_of(pid)}
+        if not missing:
+            return found
+        assert process.poll() is None, f"the run ended; never on the node: {missing}"
         time.sleep(0.1)
-    signal_all(frozen, signal.SIGCONT)
-    assert process.wait() == 0, (tmp_path / "hung.log").read_text()[-3000:]
-    whole(tmp_path / "hung")
-    for node in (lost, other):
-        cluster.remove_node(node)
 
 
 @pytest.mark.ray
