@@ -15,7 +15,7 @@ from ostinato.harness.tools.definitions import TOOLS
 from ostinato.model.families import HermesRenderer, skeletons
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.store import Store
-from ostinato.types import Arm, GenerateRequest
+from ostinato.types import Abilities, Arm, GenerateRequest
 
 TOO_LONG = "(the model cannot read that much)"
 """In a script: the engine refuses the prompt."""
@@ -23,11 +23,12 @@ TOO_LONG = "(the model cannot read that much)"
 
 @asynccontextmanager
 async def scripted_gateway(
-    directory: Path, store: Store, script: list[str], *, tokens_a_second: float = math.inf
+    directory: Path, store: Store, script: list[str], *, tokens_a_second: float = math.inf, context: int = 0
 ) -> AsyncIterator[str]:
     """Address of a gateway whose model says the script, line by line, and never answers when it is over.
 
-    `store` is the one that lies in `directory`; the model streams so many tokens a second.
+    `store` is the one that lies in `directory`; the model streams so many tokens a second,
+    and reads `context` of them, or does not say so.
     """
     tokenizer = Tokenizer.train(["def alpha(a, b): return a - b"], 400, skeletons(SYSTEM, TOOLS))
     tokenizer.save(directory / "checkpoint")
@@ -41,7 +42,9 @@ async def scripted_gateway(
             raise PromptTooLongError("a prompt of 760 tokens leaves no room in 768")
         return (*tokenizer.encode(said), renderer.stop_ids[0])
 
-    engine = await serve_scripted(ScriptedEngine(policy, tokens_a_second=tokens_a_second))
+    engine = await serve_scripted(
+        ScriptedEngine(policy, Abilities(context=context), tokens_a_second=tokens_a_second)
+    )
     store.set_arms([Arm(name="main", version=1, share=1.0, engines=(engine.url,))])
     command = [sys.executable, "-m", "ostinato.gateway.server", "--store", str(directory / "store.db")]
     command += ["--checkpoint", str(directory / "checkpoint")]

@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator
 import openai
 import pytest
 
+from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.store import Store
-from ostinato.types import FinishReason
+from ostinato.types import Abilities, Arm, FinishReason
 
 HI = {"role": "user", "content": "hi"}
 CALL = '<tool_call>\n{"name": "read", "arguments": {"path": "calc.py"}}\n</tool_call>'
@@ -131,6 +132,21 @@ async def test_the_models(sdk) -> None:
     (model,) = (await sdk.models.list()).data
     assert model.id == "ostinato"
     assert model.model_extra["arms"] == [{"name": "main", "version": 3, "share": 1.0}]
+    assert "max_model_len" not in model.model_extra
+
+
+async def test_the_context_that_is_published_is_that_of_the_users_arm(sdk, script, store: Store) -> None:
+    running = await serve_scripted(ScriptedEngine(script, abilities=Abilities(context=4096)))
+    store.set_arms([Arm(name="long", version=4, share=1.0, engines=(running.url,))])
+    while (model := (await sdk.models.list()).data[0]).model_extra["arms"][0]["name"] != "long":
+        await asyncio.sleep(0.05)
+    one = await sdk.models.retrieve("ostinato")
+    assert model.model_extra["max_model_len"] == one.model_extra["max_model_len"] == 4096
+    store.set_arms([])
+    while (model := (await sdk.models.list()).data[0]).model_extra["arms"]:
+        await asyncio.sleep(0.05)
+    assert "max_model_len" not in model.model_extra
+    await running.close()
 
 
 async def test_many_at_once(sdk, store: Store) -> None:

@@ -293,3 +293,19 @@ async def test_an_engine_with_another_tokenizer_gets_no_request() -> None:
         same = EngineClient(1.0, tokenizer="theirs")
         stack.push_async_callback(same.aclose)
         assert (await same.generate(lambda: [running.url], ASKED)).ids == (3, 9)
+
+
+async def test_the_context_is_the_least_that_an_engine_says(client) -> None:
+    async def policy(_: GenerateRequest) -> tuple[int, ...]:
+        return (3, 9)
+
+    async with AsyncExitStack() as stack:
+        urls = []
+        for context in (4096, 2048, 0):
+            running = await serve_scripted(ScriptedEngine(policy, abilities=Abilities(context=context)))
+            stack.push_async_callback(running.close)
+            urls.append(running.url)
+        gone = await serve_scripted(ScriptedEngine(policy))
+        await gone.close()
+        assert await client.context([*urls, gone.url]) == 2048
+        assert await client.context([urls[2], gone.url]) == await client.context([]) == 0

@@ -190,3 +190,32 @@ async def test_arguments_that_come_in_pieces_are_put_together(serve) -> None:
         {"id": name, "type": "function", "function": {"name": name, "arguments": arguments}}
         for name, arguments in (("write", '{"a": 1}'), ("ls", "{}"))
     ]
+
+
+@pytest.mark.parametrize(
+    ("response", "context"),
+    [({"max_model_len": 4096}, 4096), ({"max_model_len": "many"}, 0), ({}, 0), ([1], 0)],
+)
+async def test_the_context_of_the_served_model(serve, response: object, context: int) -> None:
+    async def handler(request):
+        assert (request.method, request.path) == ("GET", "/v1/models/ostinato")
+        return web.json_response(response)
+
+    async with GatewayClient(await serve(handler), "key") as client:
+        assert await client.context() == context
+
+
+async def test_a_context_that_cannot_be_known(serve) -> None:
+    async def refuses(_):
+        return error(401)
+
+    async def rubbish(_):
+        return web.Response(text="<html>", content_type="application/json")
+
+    async with GatewayClient(await serve(refuses), "key") as client:
+        with pytest.raises(GatewayRefused, match="401"):
+            await client.context()
+    for url in (await serve(rubbish), "http://127.0.0.1:1"):
+        async with GatewayClient(url, "key") as client:
+            with pytest.raises(GatewayUnavailable, match="did not answer"):
+                await client.context()

@@ -89,6 +89,15 @@ class Gateway:
 
         return endpoint
 
+    async def context(self, key: ApiKey) -> int:
+        """Return the most tokens that the engines of a key's arm read; 0 where none says so."""
+        await self.arms.refresh()
+        try:
+            arm = self.arms.choose(key.user, key.arm)
+        except ApiError:
+            return 0
+        return await self.engines.context(arm.engines)
+
     def _read(self, body: bytes, dialect: Dialect) -> tuple[ChatRequest, list[bytes]]:
         """Parse a body; return the request as the model may read it, and its prefix digests."""
         chat = dialect.parse(parse_json(body))

@@ -1,7 +1,7 @@
 """The read-only routes: models, metrics, the OpenAPI document and the health check."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -15,7 +15,7 @@ from ostinato.gateway.body import encode
 from ostinato.gateway.dialects.request import Models
 from ostinato.gateway.metrics import CONTENT_TYPE, Metrics
 from ostinato.gateway.openapi import document
-from ostinato.types import Role
+from ostinato.types import ApiKey, Role
 
 LOOPBACK = {"127.0.0.1", "::1"}
 
@@ -28,6 +28,8 @@ class InfoSources(Protocol):
     models: Models
     metrics: Metrics
 
+    async def context(self, key: ApiKey) -> int: ...
+
 
 def info_routes(gateway: InfoSources) -> list[Route]:
     started = time.time()
@@ -35,18 +37,17 @@ def info_routes(gateway: InfoSources) -> list[Route]:
     async def models(request: Request) -> Response:
         """List the models, in Anthropic's shape for clients that send `anthropic-version`, else in
         OpenAI's."""
-        await gateway.keys.authenticate(request.headers)
-        await gateway.arms.refresh()
+        key = await gateway.keys.authenticate(request.headers)
+        context = await gateway.context(key)  # with it the arms are fresh
         arms = [{"name": a.name, "version": a.version, "share": a.share} for a in gateway.arms.all()]
-        shape = _anthropic if "anthropic-version" in request.headers else _openai
-        return encode(shape(gateway.models.names, started, arms))
+        return encode(_shape(request)(gateway.models.names, started, arms, context))
 
     async def model(request: Request) -> Response:
-        await gateway.keys.authenticate(request.headers)
+        key = await gateway.keys.authenticate(request.headers)
         name = request.path_params["name"]
         gateway.models.check(name)
-        shape = _anthropic if "anthropic-version" in request.headers else _openai
-        return encode(shape((name,), started, [])["data"][0])
+        listed = _shape(request)((name,), started, [], await gateway.context(key))
+        return encode(listed["data"][0])
 
     async def metrics(request: Request) -> Response:
         """Respond with the metrics. Requests from this machine need no key, since these are only numbers."""
@@ -69,12 +70,22 @@ def info_routes(gateway: InfoSources) -> list[Route]:
     ]
 
 
-def _openai(names: Sequence[str], started: float, arms: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _shape(request: Request) -> Callable[..., dict[str, Any]]:
+    return _anthropic if "anthropic-version" in request.headers else _openai
+
+
+def _openai(
+    names: Sequence[str], started: float, arms: Sequence[Mapping[str, Any]], context: int
+) -> dict[str, Any]:
+    """Return the models, with the length of their context under the name that vLLM has for it."""
     shared = {"object": "model", "created": int(started), "owned_by": "ostinato", "arms": arms}
-    return {"object": "list", "data": [{"id": name} | shared for name in names]}
+    known = {"max_model_len": context} if context else {}
+    return {"object": "list", "data": [{"id": name} | shared | known for name in names]}
 
 
-def _anthropic(names: Sequence[str], started: float, arms: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _anthropic(
+    names: Sequence[str], started: float, arms: Sequence[Mapping[str, Any]], _: int
+) -> dict[str, Any]:
     created = datetime.fromtimestamp(int(started), UTC).isoformat().replace("+00:00", "Z")
     shared = {"type": "model", "created_at": created, "lifecycle": "active", "arms": arms}
     data = [{"id": name, "display_name": name} | shared for name in names]

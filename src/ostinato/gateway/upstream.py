@@ -16,7 +16,7 @@ from ostinato.gateway.errors import ApiError, unavailable
 from ostinato.gateway.offload import offload
 from ostinato.gateway.replicas import Replicas
 from ostinato.store.wire import abilities_from_json, completion_from_json, request_to_json
-from ostinato.types import Completion, Distribution, FinishReason, GenerateRequest
+from ostinato.types import Abilities, Completion, Distribution, FinishReason, GenerateRequest
 from ostinato.web.secret import ENGINE_SECRET, bearer
 
 log = logging.getLogger(__name__)
@@ -156,6 +156,21 @@ class EngineClient:
         elif not self.replicas.is_away(url):
             self.replicas.failed(url)
 
+    async def context(self, urls: Sequence[str]) -> int:
+        """Return the most tokens of prompt and completion that all these engines read; 0 where none says.
+
+        An engine that is away says nothing.
+        """
+        told = await asyncio.gather(*(self._context(url) for url in urls))
+        return min((tokens for tokens in told if tokens), default=0)
+
+    async def _context(self, url: str) -> int:
+        try:
+            async with asyncio.timeout(HEALTH_TIMEOUT_S):
+                return (await self._abilities(url)).context
+        except (*AWAY, aiohttp.ClientError):
+            return 0
+
     async def _stream_once(self, address: str, request: GenerateRequest) -> AsyncGenerator[EngineEvent]:
         body = await _encoded(request, stream=True)
         async with self._open(address, body) as response:
@@ -178,8 +193,7 @@ class EngineClient:
 
     async def _compare_tokenizers(self, address: str) -> None:
         """Ask an engine before its first request. Raises ApiError 503 when it reads ids in another way."""
-        async with self._session().get(address + "/healthz") as response:
-            theirs = _tokenizer_of(await response.read()) if response.status == 200 else ""
+        theirs = (await self._abilities(address)).tokenizer
         if self._tokenizer and theirs and theirs != self._tokenizer:
             raise unavailable(
                 f"the engine at {address} has another tokenizer ({theirs[:8]}…) than this gateway "
@@ -187,6 +201,16 @@ class EngineClient:
                 "engine_mismatch",
             )
         self._same_tokenizer.add(address)
+
+    async def _abilities(self, address: str) -> Abilities:
+        """Return the abilities in an engine's `/healthz`; the default ones where it says none."""
+        async with self._session().get(address + "/healthz") as response:
+            if response.status != 200:
+                return Abilities()
+            try:
+                return abilities_from_json(orjson.loads(await response.read())["abilities"])
+            except (ValueError, KeyError, TypeError):
+                return Abilities()
 
     def _session(self) -> aiohttp.ClientSession:
         if self._http is None:
@@ -282,14 +306,6 @@ def _events(lines: list[bytes]) -> Iterator[EngineEvent]:
         yield _completion(line)
     if sampled:
         yield tuple(sampled)
-
-
-def _tokenizer_of(health: bytes) -> str:
-    """Return the digest in an engine's `/healthz`; empty when it says none."""
-    try:
-        return abilities_from_json(orjson.loads(health)["abilities"]).tokenizer
-    except (ValueError, KeyError, TypeError):
-        return ""
 
 
 def _object(line: bytes) -> dict[str, Any]:

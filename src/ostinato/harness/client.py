@@ -226,6 +226,18 @@ class GatewayClient:
         turn = {} if signal.turn is None else {"turn": signal.turn}
         await self._post("/feedback", json.dumps(value | turn).encode(), {})
 
+    async def context(self) -> int:
+        """Return the most tokens of prompt and completion that the model reads; 0 where the gateway does not
+        say. It asks once, without patience: raises GatewayRefused, GatewayUnavailable.
+        """
+        try:
+            async with self._open("/v1/models/ostinato", None, {}) as response:
+                model = await response.json()
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            raise GatewayUnavailable(f"{self._base_url} did not answer: {error}") from error
+        context = model.get("max_model_len") if isinstance(model, dict) else None
+        return context if isinstance(context, int) else 0
+
     async def _post(self, path: str, body: bytes, headers: dict[str, str]) -> bytes:
         async def once() -> bytes:
             async with self._open(path, body, headers) as response:
@@ -235,12 +247,14 @@ class GatewayClient:
 
     @asynccontextmanager
     async def _open(
-        self, path: str, body: bytes, headers: dict[str, str]
+        self, path: str, body: bytes | None, headers: dict[str, str]
     ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Open a response: POST with a body, GET without one."""
         if self._http is None:
             self._http = open_http()
         headers = self._headers | headers
-        async with self._http.post(self._base_url + path, data=body, headers=headers) as response:
+        method, url = "GET" if body is None else "POST", self._base_url + path
+        async with self._http.request(method, url, data=body, headers=headers) as response:
             if response.status >= 400:
                 raise _refusal(response.status, await response.read())
             yield response

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from fuzz.scripted_gateway import TOO_LONG
+from fuzz.scripted_gateway import TOO_LONG, scripted_gateway
 from rich.console import Console
 from tests.harness.story import call_text
 
@@ -120,6 +120,17 @@ async def test_what_is_wrong_is_said_and_nothing_is_touched(coded, tmp_path: Pat
         status, screen = await coded(**changes)
         assert (status, message in screen) == (2, True), screen
     assert "return a - b" in (repo / "calc.py").read_text()
+
+
+async def test_a_session_is_as_long_as_the_served_model_reads(
+    coded, tmp_path: Path, store: Store, script: list[str]
+) -> None:
+    async with scripted_gateway(tmp_path, store, list(script), context=4096) as url:
+        status, screen = await coded(url=url)
+    assert (status, "of 4,096 tokens" in screen) == (0, True), screen
+    async with scripted_gateway(tmp_path, store, list(script), context=100) as url:
+        status, screen = await coded(url=url)
+    assert "the conversation is full" in screen and "of 100 tokens" in screen, screen
 
 
 def test_an_address_without_its_scheme_is_refused_with_the_right_one(tmp_path: Path) -> None:

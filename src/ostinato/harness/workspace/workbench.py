@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -40,7 +40,8 @@ from ostinato.types import Ending, Signal, SignalKind, new_id
 PEOPLE = HarnessConfig(
     max_turns=50, max_tokens=2048, max_context=32_000, temperature=0.3, command_timeout_s=600.0
 )
-"""The limits for a person, who waits longer than practice does and wants the likely answer."""
+"""The limits for a person, who waits longer than practice does and wants the likely answer. The context is
+that of the served model where the gateway says it."""
 LIMITS = Limits(wall_s=120.0)
 PATIENCE_S = 10.0
 FAREWELL_S = 2.0
@@ -80,6 +81,8 @@ class Workbench:
     def __init__(self, options: Options, root: Path, checkpoints: Checkpoints, journal: EditJournal) -> None:
         self.root = root
         self.checkpoints = checkpoints
+        self.config = options.config
+        """The limits of a session, with the context of the model that is served."""
         self._options = options
         self._journal = journal
         self._backend = ProcessBackend(in_place=True)
@@ -118,12 +121,13 @@ class Workbench:
         bench.permissions = Permissions([*rules, *await checkpoints.unkept()], root=str(root))
         if naming:
             bench.notices.append(f"git asks first, since this repository names programs: {', '.join(naming)}")
+        bench.config = await bench._fitted()
         providers = await bench._providers()
         bench._agent = Agent(
             bench._client,
             bench.sandbox,
             Permitting(user) if options.auto else user,
-            options.config,
+            bench.config,
             observer=_Journalled(observer, bench),
             permissions=bench.permissions,
             keeper=checkpoints,
@@ -136,16 +140,14 @@ class Workbench:
     def fullness(self) -> str:
         """Return the length of the session, and the most tokens that the model can read."""
         tokens = f"{self.conversation.tokens:,}"
-        whole = (
-            self._ending is not Ending.TOKEN_LIMIT
-            or self.conversation.tokens >= self._options.config.max_context
-        )
-        return f"{tokens} of {self._options.config.max_context:,} tokens" if whole else f"{tokens} tokens"
+        most = self.config.max_context
+        whole = self._ending is not Ending.TOKEN_LIMIT or self.conversation.tokens >= most
+        return f"{tokens} of {most:,} tokens" if whole else f"{tokens} tokens"
 
     @property
     def filled(self) -> float:
         """Return the share of the context that the session fills, as far as it is known."""
-        return self.conversation.tokens / max(1, self._options.config.max_context)
+        return self.conversation.tokens / max(1, self.config.max_context)
 
     def earlier(self) -> Iterator[tuple[str, list[LogEvent]]]:
         """Yield the other sessions of this repository, the newest first; a damaged one has no events."""
@@ -201,6 +203,15 @@ class Workbench:
     def tell_journal(self, call: Call, edit: Edit) -> None:
         model = "ostinato" if self.version is None else f"ostinato-{self.version}"
         self._journal.tell(self.conversation.session_id, self.conversation.last_turn, model, call, edit)
+
+    async def _fitted(self) -> HarnessConfig:
+        """Return the limits, with the context of the served model. A gateway that is away, or that knows
+        nothing of this key, says so to the first prompt."""
+        try:
+            context = await asyncio.wait_for(self._client.context(), FAREWELL_S)
+        except (TimeoutError, GatewayUnavailable, GatewayRefused):
+            return self._options.config
+        return replace(self._options.config, max_context=context) if context else self._options.config
 
     async def _providers(self) -> Providers:
         url, key = os.environ.get("OSTINATO_SEARCH_URL"), self._options.key

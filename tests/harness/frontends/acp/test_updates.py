@@ -34,7 +34,8 @@ def screen() -> Screen:
 
 @pytest.fixture
 async def updates(screen: Screen):
-    updates = Updates(screen.send, "/repo", 1000)
+    updates = Updates(screen.send, "/repo")
+    updates.max_context = 1000
     yield updates
     await updates.close()
 

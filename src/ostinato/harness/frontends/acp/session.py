@@ -100,7 +100,7 @@ class EditorSession:
         async def decided(request: PermissionRequest, allowed: bool, denied: Sequence[Rule]) -> None:
             session.decide(request, allowed, denied)
 
-        updates = Updates(send, str(root), options.config.max_context)
+        updates = Updates(send, str(root))
         person = Person(client, updates, decided, elicits=elicits)
         try:
             here = replace(options, directory=root)
@@ -108,6 +108,7 @@ class EditorSession:
         except BaseException:
             await updates.close()
             raise
+        updates.max_context = bench.config.max_context
         session = cls(client, updates, person, bench, options)
         person.session_id, person.read = session.id, bench.sandbox.read
         return session

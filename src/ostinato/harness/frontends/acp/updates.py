@@ -53,10 +53,11 @@ Send = Callable[[Any], Awaitable[None]]
 class Updates:
     """An Observer of one session. `send` sends one update to the editor."""
 
-    def __init__(self, send: Send, root: str, max_context: int) -> None:
+    def __init__(self, send: Send, root: str) -> None:
         self._send = send
         self._root = root
-        self._max_context = max_context
+        self.max_context = 0
+        """The most tokens of a session, which is known once its workbench is open."""
         self._queue: asyncio.Queue[Any] = asyncio.Queue()
         self._pump = asyncio.ensure_future(self._deliver())
         self._message_id = new_id()
@@ -100,7 +101,7 @@ class Updates:
 
     def usage(self, tokens: int) -> None:
         self._queue.put_nowait(
-            schema.UsageUpdate(session_update="usage_update", used=tokens, size=self._max_context)
+            schema.UsageUpdate(session_update="usage_update", used=tokens, size=self.max_context)
         )
 
     def call(self, call: Call) -> None:
