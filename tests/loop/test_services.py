@@ -130,6 +130,18 @@ async def test_watch_tells_a_good_end_from_a_bad_one(tmp_path: Path) -> None:
     assert ticks
 
 
+async def test_a_watch_that_fails_leaves_nothing_that_starts_the_service_again(tmp_path: Path) -> None:
+    def tick() -> None:
+        raise RuntimeError("the record is locked")
+
+    async with Services(Run(directory=tmp_path)) as services:
+        service = await services.start("shop", "shop_server", Settings(), keep=False)
+        before = asyncio.all_tasks()
+        with pytest.raises(RuntimeError, match="locked"):
+            await watch(service, tick)
+        assert asyncio.all_tasks() == before
+
+
 async def test_a_service_that_was_started_wrongly_is_one_sentence(tmp_path: Path) -> None:
     lines = (
         "import sys; print('loading', file=sys.stderr); print('engine: port 80 is taken', file=sys.stderr)"

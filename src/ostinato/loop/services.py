@@ -135,8 +135,8 @@ class Service:
         while (status := await self._ended_or_silent()) < 0 and not self._stopping:
             await self._restart(status)
         if not self._stopping:
-            await self._place.leave()
-            self._found = None
+            place, self._found = self._place, None
+            await place.leave()
         return status
 
     def change(self, **settings: Any) -> None:
@@ -209,10 +209,12 @@ class Service:
         silent = 0
         while silent < MOST_SILENT:
             ended = asyncio.ensure_future(self._place.ended())
-            done, _ = await asyncio.wait([ended], timeout=HEALTH_S)
+            try:
+                done, _ = await asyncio.wait([ended], timeout=HEALTH_S)
+            finally:
+                ended.cancel()
             if done:
                 return ended.result()
-            ended.cancel()
             silent = 0 if await self._answers() else silent + 1
         log.warning("%s did not answer %d times and is started again", self.name, silent)
         self.kill()
@@ -283,12 +285,16 @@ async def watch(
     Raises ServiceError unless its exit status is 0. An error of a task `beside` it is raised at once.
     """
     ending = asyncio.create_task(service.finished())
-    while not ending.done():
-        await asyncio.wait([ending], timeout=0.5)
-        for task in beside:
-            if task.done():
-                task.result()
-        tick()
+    try:
+        while not ending.done():
+            await asyncio.wait([ending], timeout=0.5)
+            for task in beside:
+                if task.done():
+                    task.result()
+            tick()
+    finally:  # whoever stops the service after an error must not race with a watch that starts it again
+        ending.cancel()
+        await asyncio.gather(ending, return_exceptions=True)
     if status := ending.result():
         raise ServiceError(
             f"{service.name} ended with status {status}; the end of its log:\n{service.tail()}"

@@ -8,11 +8,13 @@ import asyncio
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 import tomllib
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -186,12 +188,21 @@ def test_a_node_that_hangs_in_practice_and_wakes_again_costs_nothing(
         frozen = all_of(modules, lost, process)
         other = add_node(cluster, "r9", place="practice")
         left.callback(cluster.remove_node, other)
-        signal_all(frozen, signal.SIGSTOP)
         left.callback(signal_all, frozen, signal.SIGCONT)
+        with nobody_writing(tmp_path / "hung" / "store.db"):
+            signal_all(frozen, signal.SIGSTOP)
         all_of(modules, other, process)
         signal_all(frozen, signal.SIGCONT)
         assert process.wait() == 0, (tmp_path / "hung.log").read_text()[-3000:]
         whole(tmp_path / "hung")
+
+
+@contextmanager
+def nobody_writing(path: Path) -> Iterator[None]:
+    """Hold the lock of a SQLite file meanwhile: one who is suspended with it stops all others for good."""
+    with closing(sqlite3.connect(path, timeout=60.0, isolation_level=None)) as record:
+        record.execute("BEGIN IMMEDIATE")
+        yield
 
 
 def all_of(modules: set[str], node: Any, process: "subprocess.Popen[bytes]") -> list[int]:

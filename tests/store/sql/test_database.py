@@ -5,6 +5,7 @@ store/sql/sqlite_file.py.
 """
 
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from sqlalchemy import select, update
 from tests.store.builders import session, start_python, turn
 
 from ostinato.store import Store, StoreError
-from ostinato.store.sql import database, errors
+from ostinato.store.sql import database, errors, sqlite_file
 from ostinato.store.sql.database import Database
 from ostinato.store.sql.schema import SCHEMA, counters
 from ostinato.store.sql.sqlite_file import SqliteFile, is_open_elsewhere
@@ -26,6 +27,13 @@ import sys
 from ostinato.store import Store
 sys.stdin.readline()
 Store.open(sys.argv[1])
+"""
+HOLD = """
+import sys, time
+from ostinato.store import Store
+with Store.open(sys.argv[1]).database.write():
+    print("held", flush=True)
+    time.sleep(600)
 """
 FILL_TO_THE_LIMIT = """
 import resource, sys
@@ -209,4 +217,21 @@ def test_a_thread_waits_for_the_others_of_its_process_with_a_bound(
     refused = pytest.raises(StoreError, match="other threads of this process")
     with ThreadPoolExecutor(1) as other, store.database.write(), refused:
         other.submit(store.start_session, session()).result()
+    store.close()
+
+
+def test_a_process_that_hangs_within_a_transaction_stops_others_until_it_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_file, "BUSY_S", 0.05)
+    store = Store.open(f"sqlite:///{tmp_path}/store.db")
+    store.start_session(session())
+    with start_python(HOLD, f"sqlite:///{tmp_path}/store.db") as holder:
+        assert holder.stdout and holder.stdout.readline() == "held\n"
+        holder.send_signal(signal.SIGSTOP)
+        with pytest.raises(StoreError, match="look for a suspended one"):
+            store.record([turn(0)])
+        holder.kill()
+    store.record([turn(0)])
+    assert [each.id for each in store.turns(session().id)] == [turn(0).id]
     store.close()
