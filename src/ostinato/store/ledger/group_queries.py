@@ -1,6 +1,6 @@
 """Queries about the groups of the ledger, each inside the transaction of its caller."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,15 +36,15 @@ def set_target(connection: Connection, group_ids: Sequence[str], version: int | 
         connection.execute(change.values(target_version=version))
 
 
-def facts(connection: Connection, session_ids: Sequence[str]) -> int:
-    """Return the number of turns and signals that these sessions have."""
-    return sum(
-        count
-        for table in (schema.turns, schema.signals)
-        for count in values_in(
-            connection, select(func.count()).select_from(table), table.c.session_id, session_ids
-        )
-    )
+def facts(connection: Connection, session_ids: Sequence[str]) -> Counter[str]:
+    """Return the number of turns and signals that each of these sessions has."""
+    counts = Counter[str]()
+    for table in (schema.turns, schema.signals):
+        session = table.c.session_id
+        query = select(session, func.count()).group_by(session)
+        for session_id, count in rows_in(connection, query, session, session_ids):
+            counts[session_id] += count
+    return counts
 
 
 def purged(connection: Connection, session_ids: Sequence[str]) -> bool:
@@ -61,6 +61,14 @@ def sessions_of(connection: Connection, group_ids: Sequence[str]) -> dict[str, l
     for group_id, session_id in rows_in(connection, query, column.group_id, group_ids):
         sessions[group_id].append(session_id)
     return sessions
+
+
+def outdated(connection: Connection) -> list[Row[Any]]:
+    """Return the waiting live groups whose sessions have more turns or signals than when they were scored."""
+    waiting = in_phase(connection, Phase.OFFERED, schema.groups.c.facts.is_not(None))
+    sessions = sessions_of(connection, [row.id for row in waiting])
+    known = facts(connection, [id for ids in sessions.values() for id in ids])
+    return [row for row in waiting if sum(known[id] for id in sessions[row.id]) != row.facts]
 
 
 def tally(connection: Connection, phase: Phase) -> dict[str, tuple[int, float, float]]:

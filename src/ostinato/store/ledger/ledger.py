@@ -123,7 +123,7 @@ class Ledger:
                 sessions = {sample.session_id for sample in group.samples}
                 if group_queries.purged(connection, sorted(sessions.union(*group.trees))):
                     return False
-                if facts is not None and facts != group_queries.facts(connection, sorted(sessions)):
+                if facts is not None and facts != group_queries.facts(connection, sorted(sessions)).total():
                     return False
                 self._reserve(connection, group.prompt, stage)
                 leases.end_hold(connection, group.prompt, self._owner)
@@ -163,9 +163,7 @@ class Ledger:
             return self._reopen(connection)
 
     def _reopen(self, connection: Connection) -> int:
-        waiting = group_queries.in_phase(connection, Phase.OFFERED, schema.groups.c.facts.is_not(None))
-        sessions = group_queries.sessions_of(connection, [row.id for row in waiting])
-        stale = [row for row in waiting if group_queries.facts(connection, sessions[row.id]) != row.facts]
+        stale = group_queries.outdated(connection)
         ids = [row.id for row in stale]
         set_states(self._database, connection, turns_of_groups(connection, ids), State.CENSORED)
         for some in chunks(ids):
