@@ -7,6 +7,8 @@ The functions of `ostinato.deploy` themselves decide simulated tests, on arrays 
 - `aa_promote`, `aa_rollback`: two equal versions before 40 to 80 users of Pareto(1.5) activity who arrive
   over time, with a look at every session, for several kinds of outcome that are correlated within a user.
   The nominal levels are those of a first trial without any budget, which is the hardest case.
+- `slow_feedback`: the same where people are as satisfied with either version and only say so later with the
+  challenger; sessions count at one age, and beside it whatever was heard at a look (`equal_trials.py`).
 - `gate_identical`, `gate_minus3`: the whole path, gate and then A/B, at the sizes of `ostinato demo`, for a
   candidate that is equally good, and for one that solves 3 points less. Tasks have the clusters of the
   held-out tasks; a cluster has a difficulty and moves as a whole when a version is trained; each pass is
@@ -21,7 +23,7 @@ Intervals are Wilson's, 95 %.
 
 import argparse
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -30,11 +32,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from benchmarks.equal_trials import aa_tests, slow_feedback
 from benchmarks.measure import Run, table
 from benchmarks.releases import Row, rate, releases
 from ostinato.config import load
 from ostinato.demo.commands import DEMO
-from ostinato.deploy.abtest import HARM, MIN_USERS, Trial, TrialSession, effect, judge
+from ostinato.deploy.abtest import HARM, Trial, TrialSession, effect, judge
 from ostinato.deploy.budget import next_alpha
 from ostinato.deploy.gate import ALPHA, PRIMARY, SLACK, change, mean_of, p_values, unproven
 from ostinato.deploy.statistics import Floats, half_width
@@ -47,8 +50,6 @@ Rng = np.random.Generator
 CONFIG = load(RunConfig, DEMO)
 DEVELOPERS = int(CONFIG.live.developers)
 CYCLES = 30
-PLANNED = 200
-"""The sessions after which an A/A test is over, unless its users have had all of theirs before."""
 SOLVES = {"seeds": 0.6, "names": 0.55, "pairs": 0.5, "larger": 0.15, "families": 0.02}
 """The solve rates of the champion, about those of `docs/results.md`."""
 HELD_OUT = {split: n for split, n in CONFIG.tasks.held_out.items() if split in SOLVES}
@@ -59,58 +60,6 @@ SPREAD, WOBBLE = 0.25, 0.05
 """The standard deviations between clusters of their difficulty and of the change by another version."""
 WORTH = 1.5
 """The difference in reward between a kept and a reverted edit, which turns solve rate into live reward."""
-
-
-# ---------------------------------------------------------------- A/A tests, a look at every session
-
-Outcomes = Callable[[Rng, NDArray[np.int_], NDArray[np.float64]], Floats]
-"""A function from the user of each session and the habit of each user to the value of each session."""
-KINDS: dict[str, Outcomes] = {
-    "reward": lambda rng, user, habit: (
-        np.where(rng.random(len(user)) < 1 / (1 + np.exp(-0.4 - habit[user])), 1.0, -0.5)
-        - 0.3 * (rng.random(len(user)) < 0.1)
-    ),
-    "binary": lambda rng, user, habit: (
-        rng.random(len(user)) < 1 / (1 + np.exp(1.5 - 1.5 * habit[user]))
-    ).astype(float),
-    "heavy": lambda rng, user, habit: 0.7 * habit[user] + rng.standard_t(2.5, len(user)),
-    "alike": lambda rng, user, habit: 2.0 * habit[user] + rng.normal(0, 0.5, len(user)),
-}
-
-
-def aa(rng: Rng, outcomes: Outcomes, alpha: float, *, share: float = 0.5) -> tuple[bool, bool]:
-    """Return whether an A/A test ever promoted or ever rolled back, with a look after every session."""
-    users = int(rng.integers(40, 81))
-    each = np.minimum(np.ceil(rng.pareto(1.5, users) + 1), 2000).astype(int)
-    member = np.repeat(np.arange(users), each)
-    at = rng.uniform(0, 1, users)[member] + rng.exponential(0.3, len(member))
-    user = member[np.argsort(at)][:PLANNED]
-    n = len(user)
-    habit = rng.normal(0, 1, users)
-    before = np.where(rng.random(users) < 0.7, habit + rng.normal(0, 1, users), np.nan)
-    values, challenger = outcomes(rng, user, habit), rng.random(users) < share
-    once = np.zeros((n, users))
-    once[np.arange(n), user] = 1.0
-    counts, sums = np.cumsum(once, axis=0), np.cumsum(once * values[:, None], axis=0)
-    difference = effect(counts, sums, challenger, before)
-    met = counts > 0
-    enough = np.minimum((met & challenger).sum(axis=1), (met & ~challenger).sum(axis=1)) >= MIN_USERS
-    fraction = np.arange(1, n + 1) / n
-    better = difference.value - half_width(difference, alpha, fraction) > 0
-    worse = difference.value + half_width(difference, HARM / 2, fraction) < 0
-    return bool((better & enough).any()), bool((worse & enough).any())
-
-
-def aa_tests(runs: int, seed: int) -> tuple[Row, Row]:
-    """Return the rates of false promotion and roll-back by kind of outcome, and the worst of them."""
-    promoted, rolled_back = {}, {}
-    for kind, outcomes in KINDS.items():
-        rng, started = np.random.default_rng([seed, len(promoted)]), time.process_time()
-        decided = np.array([aa(rng, outcomes, 0.05) for _ in range(runs)])
-        spent = {"cpu_s": round(time.process_time() - started, 1)}
-        promoted[kind] = rate(int(decided[:, 0].sum()), runs, nominal=0.05, **spent)
-        rolled_back[kind] = rate(int(decided[:, 1].sum()), runs, nominal=HARM, **spent)
-    return promoted, rolled_back
 
 
 def agrees_with_judge(runs: int = 40) -> int:
@@ -398,6 +347,15 @@ def show(figures: Row) -> None:
         ["outcome", "n", "promoted", "rolled back"],
         [[k, str(p["n"]), shown(p), shown(r)] for (k, p), r in pairs],
     )
+    print("\nEqual satisfaction, feedback after an hour and, with the challenger, later (nominal 5 %)")
+    table(
+        ["hours, challenger", "counted", "n", "promoted", "rolled back"],
+        [
+            [hours, way, str(row["promoted"]["n"]), shown(row["promoted"]), shown(row["rolled_back"])]
+            for hours, ways in figures["slow_feedback"].items()
+            for way, row in ways.items()
+        ],
+    )
     print("\nGate, then A/B: the first candidate of a store")
     header = ["candidate", "admitted", "gate rolled back", "promoted", "A/B rolled back"]
     names = ("admitted", "gate_rolled_back", "promoted", "ab_rolled_back")
@@ -442,6 +400,7 @@ def main(run: Run) -> None:
         "judge_agrees": agrees_with_judge(),
         "aa_promote": promoted,
         "aa_rollback": rolled_back,
+        "slow_feedback": slow_feedback(min(runs, 2000), seed),
         "gate_identical": first_cycle(runs, equal, seed),
         "gate_minus3": {claim: first_cycle(runs, each, seed) for claim, each in worse.items()},
         "thirty_cycles": {

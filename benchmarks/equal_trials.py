@@ -1,0 +1,140 @@
+"""Simulated trials of two equal versions, with a look after every session: how often are they told apart?
+
+`benchmarks.decisions` prints them.
+"""
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.releases import Row, rate
+from ostinato.deploy.abtest import HARM, MIN_USERS, effect
+from ostinato.deploy.statistics import Floats, half_width
+from ostinato.rewards.live.definition import LIVE
+
+Rng = np.random.Generator
+PLANNED = 200
+"""The sessions after which a test is over, unless its users have had all of theirs before."""
+Outcomes = Callable[[Rng, NDArray[np.int_], NDArray[np.float64]], Floats]
+"""A function from the user of each session and the habit of each user to the value of each session."""
+KINDS: dict[str, Outcomes] = {
+    "reward": lambda rng, user, habit: (
+        np.where(rng.random(len(user)) < 1 / (1 + np.exp(-0.4 - habit[user])), 1.0, -0.5)
+        - 0.3 * (rng.random(len(user)) < 0.1)
+    ),
+    "binary": lambda rng, user, habit: (
+        rng.random(len(user)) < 1 / (1 + np.exp(1.5 - 1.5 * habit[user]))
+    ).astype(float),
+    "heavy": lambda rng, user, habit: 0.7 * habit[user] + rng.standard_t(2.5, len(user)),
+    "alike": lambda rng, user, habit: 2.0 * habit[user] + rng.normal(0, 0.5, len(user)),
+}
+
+WEEK_H, WINDOW_H = 168.0, LIVE.train_after_s / 3600
+"""The hours in which users arrive, and those after which a session counts."""
+KEPT, REVERTED = LIVE.parts["kept"].weight, LIVE.parts["reverted"].weight
+"""What a session is worth by what its user did with the edit; silence is worth nothing."""
+SAYS_SO = 0.8
+"""The share of sessions whose user shows what became of the edit at all."""
+FIRST_H = 1.0
+"""The mean time until a user of the champion shows it, exponential, in hours."""
+LATER_H = (1.0, 4.0, 12.0)
+"""The same with the challenger."""
+
+
+class People:
+    """The users of one test: the user of each session in the order of time, the hours at which the sessions
+    begin, each user's habit and what it was worth before (nan where unknown), and who meets the challenger.
+    """
+
+    def __init__(self, rng: Rng, share: float = 0.5) -> None:
+        users = int(rng.integers(40, 81))
+        each = np.minimum(np.ceil(rng.pareto(1.5, users) + 1), 2000).astype(int)
+        member = np.repeat(np.arange(users), each)
+        at = rng.uniform(0, 1, users)[member] + rng.exponential(0.3, len(member))
+        order = np.argsort(at)[:PLANNED]
+        self.user, self.at = member[order], WEEK_H * at[order]
+        self.habit = rng.normal(0, 1, users)
+        self.before = np.where(rng.random(users) < 0.7, self.habit + rng.normal(0, 1, users), np.nan)
+        self._rng, self._share = rng, share
+
+    def deal(self) -> None:
+        """Deal the users to the arms."""
+        self.challenger = self._rng.random(len(self.habit)) < self._share
+
+    def decided(self, values: Floats, alpha: float) -> tuple[bool, bool]:
+        """Return whether a look ever promoted or rolled back: (looks, sessions) values, or one a session.
+
+        Look k is taken when session k counts, and sees the sessions up to it.
+        """
+        n, users = len(self.user), len(self.habit)
+        once = np.zeros((n, users))
+        once[np.arange(n), self.user] = 1.0
+        counts = np.cumsum(once, axis=0)
+        seen = np.tri(n) * values
+        difference = effect(counts, seen @ once, self.challenger, self.before)
+        met = counts > 0
+        arms = (met & self.challenger).sum(axis=1), (met & ~self.challenger).sum(axis=1)
+        enough = np.minimum(*arms) >= MIN_USERS
+        fraction = np.arange(1, n + 1) / n
+        better = difference.value - half_width(difference, alpha, fraction) > 0
+        worse = difference.value + half_width(difference, HARM / 2, fraction) < 0
+        return bool((better & enough).any()), bool((worse & enough).any())
+
+
+def aa(rng: Rng, outcomes: Outcomes, alpha: float) -> tuple[bool, bool]:
+    """Return whether a test of two equal versions ever promoted or ever rolled back."""
+    people = People(rng)
+    values = outcomes(rng, people.user, people.habit)
+    people.deal()
+    return people.decided(values, alpha)
+
+
+def aa_tests(runs: int, seed: int) -> tuple[Row, Row]:
+    """Return the rates of false promotion and roll-back by kind of outcome."""
+    promoted, rolled_back = {}, {}
+    for kind, outcomes in KINDS.items():
+        rng, started = np.random.default_rng([seed, len(promoted)]), time.process_time()
+        decided = np.array([aa(rng, outcomes, 0.05) for _ in range(runs)])
+        spent = {"cpu_s": round(time.process_time() - started, 1)}
+        promoted[kind] = rate(int(decided[:, 0].sum()), runs, nominal=0.05, **spent)
+        rolled_back[kind] = rate(int(decided[:, 1].sum()), runs, nominal=HARM, **spent)
+    return promoted, rolled_back
+
+
+def slow(rng: Rng, later_h: float) -> dict[str, tuple[bool, bool]]:
+    """Return what a test decides on people who are as satisfied, and show it later with the challenger.
+
+    At one age, a session counts when its window is over, with what was heard within it; as it is heard, it
+    counts from its beginning, with what was heard until the look.
+    """
+    people = People(rng)
+    people.deal()
+    n, user = len(people.user), people.user
+    kept = rng.random(n) < 1 / (1 + np.exp(-0.4 - people.habit[user]))
+    worth = np.where(kept, KEPT, REVERTED) * (rng.random(n) < SAYS_SO)
+    shown = rng.exponential(np.where(people.challenger[user], later_h, FIRST_H))
+    until_look = people.at[:, None] - people.at[None, :]
+    return {
+        "at one age": people.decided(worth * (shown <= WINDOW_H), 0.05),
+        "as it is heard": people.decided(worth * (shown <= until_look), 0.05),
+    }
+
+
+def slow_feedback(runs: int, seed: int) -> Row:
+    """Return the rates of false promotion and roll-back by the challenger's mean delay and by the way of
+    counting."""
+    figures: Row = {}
+    for number, later_h in enumerate(LATER_H):
+        rng, started = np.random.default_rng([seed, 100 + number]), time.process_time()
+        found = [slow(rng, later_h) for _ in range(runs)]
+        spent = {"cpu_s": round(time.process_time() - started, 1)}
+        figures[f"{later_h:g}"] = {
+            way: {
+                "promoted": rate(sum(each[way][0] for each in found), runs, nominal=0.05, **spent),
+                "rolled_back": rate(sum(each[way][1] for each in found), runs, nominal=HARM, **spent),
+            }
+            for way in found[0]
+        }
+    return figures
