@@ -15,6 +15,8 @@ from ostinato.deploy.statistics import Floats, half_width
 from ostinato.rewards.live.definition import LIVE
 
 Rng = np.random.Generator
+ALPHA, SHARE = 0.05, 0.5
+"""The level of a promotion, and the challenger's share of the users."""
 PLANNED = 200
 """The sessions after which a test is over, unless its users have had all of theirs before."""
 Outcomes = Callable[[Rng, NDArray[np.int_], NDArray[np.float64]], Floats]
@@ -44,51 +46,45 @@ LATER_H = (1.0, 4.0, 12.0)
 
 
 class People:
-    """The users of one test: the user of each session in the order of time, the hours at which the sessions
-    begin, each user's habit and what it was worth before (nan where unknown), and who meets the challenger.
+    """The users of one test.
+
+    `user` and `at` are the user and the hour of each session, in the order of time; `once` is 1 where a
+    session (row) is of a user (column). `habit` is of each user, and `before` is what it was worth before,
+    nan where unknown.
     """
 
-    def __init__(self, rng: Rng, share: float = 0.5) -> None:
+    def __init__(self, rng: Rng) -> None:
         users = int(rng.integers(40, 81))
         each = np.minimum(np.ceil(rng.pareto(1.5, users) + 1), 2000).astype(int)
         member = np.repeat(np.arange(users), each)
         at = rng.uniform(0, 1, users)[member] + rng.exponential(0.3, len(member))
         order = np.argsort(at)[:PLANNED]
         self.user, self.at = member[order], WEEK_H * at[order]
+        self.once = np.eye(users)[self.user]
         self.habit = rng.normal(0, 1, users)
         self.before = np.where(rng.random(users) < 0.7, self.habit + rng.normal(0, 1, users), np.nan)
-        self._rng, self._share = rng, share
 
-    def deal(self) -> None:
-        """Deal the users to the arms."""
-        self.challenger = self._rng.random(len(self.habit)) < self._share
+    def decided(self, challenger: NDArray[np.bool_], sums: Floats) -> tuple[bool, bool]:
+        """Return whether a look ever promoted or rolled back.
 
-    def decided(self, values: Floats, alpha: float) -> tuple[bool, bool]:
-        """Return whether a look ever promoted or rolled back: (looks, sessions) values, or one a session.
-
-        Look k is taken when session k counts, and sees the sessions up to it.
+        `challenger` says who meets it. `sums` is (looks, users): what each user's sessions were worth at a
+        look; look k is taken when session k counts.
         """
-        n, users = len(self.user), len(self.habit)
-        once = np.zeros((n, users))
-        once[np.arange(n), self.user] = 1.0
-        counts = np.cumsum(once, axis=0)
-        seen = np.tri(n) * values
-        difference = effect(counts, seen @ once, self.challenger, self.before)
+        counts = np.cumsum(self.once, axis=0)
+        difference = effect(counts, sums, challenger, self.before)
         met = counts > 0
-        arms = (met & self.challenger).sum(axis=1), (met & ~self.challenger).sum(axis=1)
-        enough = np.minimum(*arms) >= MIN_USERS
-        fraction = np.arange(1, n + 1) / n
-        better = difference.value - half_width(difference, alpha, fraction) > 0
+        enough = np.minimum((met & challenger).sum(axis=1), (met & ~challenger).sum(axis=1)) >= MIN_USERS
+        fraction = np.arange(1, len(counts) + 1) / len(counts)
+        better = difference.value - half_width(difference, ALPHA, fraction) > 0
         worse = difference.value + half_width(difference, HARM / 2, fraction) < 0
         return bool((better & enough).any()), bool((worse & enough).any())
 
 
-def aa(rng: Rng, outcomes: Outcomes, alpha: float) -> tuple[bool, bool]:
+def aa(rng: Rng, outcomes: Outcomes) -> tuple[bool, bool]:
     """Return whether a test of two equal versions ever promoted or ever rolled back."""
     people = People(rng)
-    values = outcomes(rng, people.user, people.habit)
-    people.deal()
-    return people.decided(values, alpha)
+    values, challenger = outcomes(rng, people.user, people.habit), rng.random(len(people.habit)) < SHARE
+    return people.decided(challenger, np.cumsum(people.once * values[:, None], axis=0))
 
 
 def aa_tests(runs: int, seed: int) -> tuple[Row, Row]:
@@ -96,9 +92,9 @@ def aa_tests(runs: int, seed: int) -> tuple[Row, Row]:
     promoted, rolled_back = {}, {}
     for kind, outcomes in KINDS.items():
         rng, started = np.random.default_rng([seed, len(promoted)]), time.process_time()
-        decided = np.array([aa(rng, outcomes, 0.05) for _ in range(runs)])
+        decided = np.array([aa(rng, outcomes) for _ in range(runs)])
         spent = {"cpu_s": round(time.process_time() - started, 1)}
-        promoted[kind] = rate(int(decided[:, 0].sum()), runs, nominal=0.05, **spent)
+        promoted[kind] = rate(int(decided[:, 0].sum()), runs, nominal=ALPHA, **spent)
         rolled_back[kind] = rate(int(decided[:, 1].sum()), runs, nominal=HARM, **spent)
     return promoted, rolled_back
 
@@ -110,15 +106,16 @@ def slow(rng: Rng, later_h: float) -> dict[str, tuple[bool, bool]]:
     counts from its beginning, with what was heard until the look.
     """
     people = People(rng)
-    people.deal()
+    challenger = rng.random(len(people.habit)) < SHARE
     n, user = len(people.user), people.user
     kept = rng.random(n) < 1 / (1 + np.exp(-0.4 - people.habit[user]))
     worth = np.where(kept, KEPT, REVERTED) * (rng.random(n) < SAYS_SO)
-    shown = rng.exponential(np.where(people.challenger[user], later_h, FIRST_H))
-    until_look = people.at[:, None] - people.at[None, :]
+    shown = rng.exponential(np.where(challenger[user], later_h, FIRST_H))
+    in_time = worth * (shown <= WINDOW_H)
+    until_look = worth * (shown <= people.at[:, None] - people.at)  # (looks, sessions), 0 before they begin
     return {
-        "at one age": people.decided(worth * (shown <= WINDOW_H), 0.05),
-        "as it is heard": people.decided(worth * (shown <= until_look), 0.05),
+        "at one age": people.decided(challenger, np.cumsum(people.once * in_time[:, None], axis=0)),
+        "as it is heard": people.decided(challenger, until_look @ people.once),
     }
 
 
@@ -132,7 +129,7 @@ def slow_feedback(runs: int, seed: int) -> Row:
         spent = {"cpu_s": round(time.process_time() - started, 1)}
         figures[f"{later_h:g}"] = {
             way: {
-                "promoted": rate(sum(each[way][0] for each in found), runs, nominal=0.05, **spent),
+                "promoted": rate(sum(each[way][0] for each in found), runs, nominal=ALPHA, **spent),
                 "rolled_back": rate(sum(each[way][1] for each in found), runs, nominal=HARM, **spent),
             }
             for way in found[0]

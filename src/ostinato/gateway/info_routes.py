@@ -1,7 +1,7 @@
 """The read-only routes: models, metrics, the OpenAPI document and the health check."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -18,6 +18,8 @@ from ostinato.gateway.openapi import document
 from ostinato.types import ApiKey, Role
 
 LOOPBACK = {"127.0.0.1", "::1"}
+Arms = Sequence[Mapping[str, Any]]
+"""The arms as a client reads them."""
 
 
 class InfoSources(Protocol):
@@ -34,20 +36,24 @@ class InfoSources(Protocol):
 def info_routes(gateway: InfoSources) -> list[Route]:
     started = time.time()
 
-    async def models(request: Request) -> Response:
-        """List the models, in Anthropic's shape for clients that send `anthropic-version`, else in
+    async def listed(request: Request, key: ApiKey, names: Sequence[str], arms: Arms) -> dict[str, Any]:
+        """Return the models in Anthropic's shape for clients that send `anthropic-version`, else in
         OpenAI's."""
+        if "anthropic-version" in request.headers:
+            return _anthropic(names, started, arms)
+        return _openai(names, started, arms, await gateway.context(key))
+
+    async def models(request: Request) -> Response:
         key = await gateway.keys.authenticate(request.headers)
-        context = await gateway.context(key)  # with it the arms are fresh
+        await gateway.arms.refresh()
         arms = [{"name": a.name, "version": a.version, "share": a.share} for a in gateway.arms.all()]
-        return encode(_shape(request)(gateway.models.names, started, arms, context))
+        return encode(await listed(request, key, gateway.models.names, arms))
 
     async def model(request: Request) -> Response:
         key = await gateway.keys.authenticate(request.headers)
         name = request.path_params["name"]
         gateway.models.check(name)
-        listed = _shape(request)((name,), started, [], await gateway.context(key))
-        return encode(listed["data"][0])
+        return encode((await listed(request, key, (name,), ()))["data"][0])
 
     async def metrics(request: Request) -> Response:
         """Respond with the metrics. Requests from this machine need no key, since these are only numbers."""
@@ -70,22 +76,14 @@ def info_routes(gateway: InfoSources) -> list[Route]:
     ]
 
 
-def _shape(request: Request) -> Callable[..., dict[str, Any]]:
-    return _anthropic if "anthropic-version" in request.headers else _openai
-
-
-def _openai(
-    names: Sequence[str], started: float, arms: Sequence[Mapping[str, Any]], context: int
-) -> dict[str, Any]:
+def _openai(names: Sequence[str], started: float, arms: Arms, context: int) -> dict[str, Any]:
     """Return the models, with the length of their context under the name that vLLM has for it."""
     shared = {"object": "model", "created": int(started), "owned_by": "ostinato", "arms": arms}
     known = {"max_model_len": context} if context else {}
     return {"object": "list", "data": [{"id": name} | shared | known for name in names]}
 
 
-def _anthropic(
-    names: Sequence[str], started: float, arms: Sequence[Mapping[str, Any]], _: int
-) -> dict[str, Any]:
+def _anthropic(names: Sequence[str], started: float, arms: Arms) -> dict[str, Any]:
     created = datetime.fromtimestamp(int(started), UTC).isoformat().replace("+00:00", "Z")
     shared = {"type": "model", "created_at": created, "lifecycle": "active", "arms": arms}
     data = [{"id": name, "display_name": name} | shared for name in names]

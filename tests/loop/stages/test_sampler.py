@@ -185,13 +185,13 @@ def test_a_node_that_hangs_in_practice_and_wakes_again_costs_nothing(
         while not (tmp_path / "hung" / "learner-practice" / "learner.jsonl").exists():
             assert process.poll() is None, (tmp_path / "hung.log").read_text()[-3000:]
             time.sleep(0.1)
-        frozen = all_of(modules, lost, process)
+        frozen = all_of(modules, lost, process, tmp_path / "hung.log")
         other = add_node(cluster, "r9", place="practice")
         left.callback(cluster.remove_node, other)
         left.callback(signal_all, frozen, signal.SIGCONT)
         with nobody_writing(tmp_path / "hung" / "store.db"):
             signal_all(frozen, signal.SIGSTOP)
-        all_of(modules, other, process)
+        all_of(modules, other, process, tmp_path / "hung.log")
         signal_all(frozen, signal.SIGCONT)
         assert process.wait() == 0, (tmp_path / "hung.log").read_text()[-3000:]
         whole(tmp_path / "hung")
@@ -205,7 +205,7 @@ def nobody_writing(path: Path) -> Iterator[None]:
         yield
 
 
-def all_of(modules: set[str], node: Any, process: "subprocess.Popen[bytes]") -> list[int]:
+def all_of(modules: set[str], node: Any, process: "subprocess.Popen[bytes]", log: Path) -> list[int]:
     """Wait until all these modules run on a node; return the ids of the node's processes, or fail as the run
     ends."""
     while True:
@@ -213,7 +213,7 @@ def all_of(modules: set[str], node: Any, process: "subprocess.Popen[bytes]") -> 
         missing = modules - {word for pid in found for word in words_of(pid)}
         if not missing:
             return found
-        assert process.poll() is None, f"the run ended; never on the node: {missing}"
+        assert process.poll() is None, f"never on the node: {missing}; {log.read_text()[-3000:]}"
         time.sleep(0.1)
 
 
