@@ -4,7 +4,7 @@ import struct
 from collections.abc import AsyncIterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.fleet.protocol import connect
@@ -19,7 +19,6 @@ async def pieces(data: bytes, size: int) -> AsyncIterator[bytes]:
         yield data[at : at + size]
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.lists(OBJECTS, max_size=5), st.integers(1, 50))
 async def test_messages_arrive_in_whatever_pieces_they_are_sent(
     sent: list[dict[str, object]], size: int

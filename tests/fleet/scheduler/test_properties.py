@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from fuzz.fleet_simulator import FleetPlan, FleetSimulator, SandboxPlan, large_among_small
 from fuzz.fleet_use import SandboxUse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.fleet.scheduler.circuit_breaker import LONGEST_S, THRESHOLD, CircuitBreaker
@@ -148,7 +148,6 @@ class Books:
             assert len(ready) <= 3
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(EVENTS, max_size=60))
 def test_the_books_are_right_in_any_order_of_events(events: list[tuple[object, ...]]) -> None:
     books = Books()
@@ -158,7 +157,6 @@ def test_the_books_are_right_in_any_order_of_events(events: list[tuple[object, .
         books.check()
 
 
-@settings(deadline=None)
 @given(st.lists(SIZES, min_size=1, max_size=4), SIZES)
 def test_a_sandbox_that_fits_on_no_node_is_refused_at_once(rooms: list[Size], size: Size) -> None:
     scheduler = Scheduler(clock=lambda: 0.0, chance=random.Random(0), overcommit=Overcommit(cpu=1.0))
@@ -180,7 +178,6 @@ PLANS = st.builds(
 )
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.lists(PLANS, min_size=6, max_size=40), st.integers(1, 4), st.integers(0, 99), st.booleans())
 def test_every_client_is_served_or_told_why_not(
     sandboxes: list[SandboxPlan], nodes: int, seed: int, deaths: bool
@@ -203,7 +200,6 @@ def test_every_client_is_served_or_told_why_not(
     assert tally.hopeless == sum(sandbox.template == "broken" for sandbox in sandboxes)
 
 
-@settings(max_examples=12, deadline=None)
 @given(
     nodes=st.integers(1, 12),
     load=st.floats(0.6, 1.0),

@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.loop.planner.cluster import ClusterPlan
@@ -99,7 +99,6 @@ def test_cycles_begin_no_sooner_than_asked() -> None:
     assert [b - a for a, b in pairwise(starts)] == pytest.approx([36_000.0] * 2)
 
 
-@settings(max_examples=10, deadline=None)
 @given(st.floats(1.0, 8.0))
 def test_more_of_anything_is_never_slower(factor: float) -> None:
     now = simulate(PLAN)

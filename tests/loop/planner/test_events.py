@@ -1,7 +1,7 @@
 """The clock, and what is shared on it."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.loop.planner.events import (
@@ -103,7 +103,6 @@ def test_a_run_stops_at_its_time() -> None:
     assert (world.now, cpu.done) == (4.0, pytest.approx(4.0))
 
 
-@settings(deadline=None)
 @given(AMOUNTS, st.floats(0.5, 4.0))
 def test_work_is_conserved_and_no_time_is_lost(amounts: list[float], capacity: float) -> None:
     world = World()
@@ -113,7 +112,6 @@ def test_work_is_conserved_and_no_time_is_lost(amounts: list[float], capacity: f
     assert last >= max(sum(amounts) / capacity, *amounts) * (1 - 1e-9)
 
 
-@settings(deadline=None)
 @given(AMOUNTS, st.floats(0.5, 4.0), st.floats(1.0, 3.0))
 def test_more_capacity_is_never_slower(amounts: list[float], capacity: float, factor: float) -> None:
     def last(capacity: float) -> float:

@@ -19,7 +19,7 @@ class Command:
     """A command as E2B's `ProcessConfig` describes it.
 
     >>> Command(cmd="/bin/bash", args=("-c", "echo $A"), envs={"A": "a b"}).line
-    "exec env A='a b' /bin/bash -c 'echo $A'"
+    "exec env 'A=a b' /bin/bash -c 'echo $A'"
     """
 
     cmd: str
