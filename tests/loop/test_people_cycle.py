@@ -89,6 +89,7 @@ async def work(url: str, key: str, directory: Path, config: RunConfig) -> None:
     await backend.aclose()
 
 
+@pytest.mark.deep
 async def test_a_cycle_learns_from_the_sessions_that_serve_recorded(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     settings = {
