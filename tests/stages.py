@@ -56,12 +56,12 @@ class Stage:
     def is_touched_by(self, changed: Collection[str]) -> bool:
         """Return whether a change of these files can break the stage.
 
-        A file that is not Python, a template or a kernel, belongs to the modules of its folder.
+        A file that is not Python, as a template or a kernel, belongs to the nearest folder above with modules.
         """
         reached = self.reach()
         folders = {str(Path(name).parent) for name in reached}
         return any(
-            name in EVERYWHERE or name in reached or (_is_data(name) and str(Path(name).parent) in folders)
+            name in EVERYWHERE or name in reached or (_is_data(name) and _owner(name) in folders)
             for name in changed
         )
 
@@ -133,6 +133,13 @@ def chosen(kind: str) -> tuple[list[Stage], str]:
 
 def _is_data(name: str) -> bool:
     return name.startswith(("src/", "tests/", "lab/")) and not name.endswith((".py", ".md"))
+
+
+def _owner(name: str) -> str:
+    folder = (ROOT / name).parent
+    while folder != ROOT and next(folder.glob("*.py"), None) is None:
+        folder = folder.parent
+    return str(folder.relative_to(ROOT))
 
 
 def _is_known(commit: str) -> bool:
