@@ -56,7 +56,7 @@ class Stage:
     def is_touched_by(self, changed: Collection[str]) -> bool:
         """Return whether a change of these files can break the stage.
 
-        A file that is not Python, as a template or a kernel, belongs to the nearest folder above with modules.
+        A file that is not Python, as a template, belongs to the nearest folder above it that has modules.
         """
         reached = self.reach()
         folders = {str(Path(name).parent) for name in reached}

@@ -17,7 +17,7 @@ def touched(*changed: str) -> set[str]:
     ("changed", "expected"),
     [
         ("docs/results.md", set()),
-        ("src/ostinato/dashboard/static/style.css", {"test-browser"}),
+        ("src/ostinato/dashboard/static/dashboard.css", {"test-browser"}),
         ("src/ostinato/engine/vllm/worker.py", {"test-vllm"}),
         ("src/ostinato/train/policy.py", {"real-short"}),
         ("tests/real/short.toml", {"real-short"}),
