@@ -120,7 +120,10 @@ def test_nothing_that_learns_or_decides_can_tell_how_satisfied_people_are(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", [0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.97, 0.995])
+@pytest.mark.parametrize(
+    "part",
+    [0.5, 0.9, *(pytest.param(part, marks=pytest.mark.deep) for part in (0.1, 0.3, 0.7, 0.8, 0.97, 0.995))],
+)
 def test_a_kill_at_any_durable_step_changes_nothing(
     week: tuple[Path, Any], tmp_path: Path, part: float
 ) -> None:
@@ -163,7 +166,7 @@ def test_a_process_goes_on_from_the_tick_that_recorded_what_is_newest(tmp_path: 
     assert {name: mine[name] == twins[name] for name in LEDGER} == dict.fromkeys(LEDGER, True)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_kill_after_kill_changes_nothing(tmp_path: Path) -> None:
     """A seeded part of the kills of `benchmarks.week --only fuzzed`, in each stage of a cycle.
 
