@@ -20,8 +20,11 @@ demo: $(VENV)/demo.stamp
 	$(BIN)/ostinato demo $(ARGS)
 
 # What protects a change, and everything: tests/stages.py has the list.
-change full:
-	$(PYTHON) tests/stages.py $@ $(ARGS)
+change:
+	$(PYTHON) tests/stages.py change $(ARGS)
+
+full:
+	$(PYTHON) tests/stages.py full $(ARGS)
 
 test: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal --durations 20 $(ARGS)

@@ -42,7 +42,6 @@ from benchmarks.measure import Cpu, Run, table
 from benchmarks.tasks import download, mine, solution
 from ostinato.deploy.statistics import wilson
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
-from ostinato.fleet.choose import choose_backend
 from ostinato.harness.frontends.code import CodeRequest, code
 from ostinato.harness.profiles.prompt import SYSTEM
 from ostinato.harness.session_log import Sessions
@@ -54,6 +53,7 @@ from ostinato.loop.mining.trials import LIMITS
 from ostinato.model.families import HermesRenderer, skeletons
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.sandbox.base import Backend, Spec
+from ostinato.sandbox.choose import choose_backend
 from ostinato.sandbox.exam.runners.base import hidden_files
 from ostinato.store import Store
 from ostinato.store.accounts import hash_key

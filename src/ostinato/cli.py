@@ -22,8 +22,6 @@ from ostinato.demo.cycle_commands import register as register_cycle
 from ostinato.deploy.commands import register as register_arms
 from ostinato.deploy.plan_commands import register as register_plan
 from ostinato.engine.machine import facts as engine_facts
-from ostinato.fleet.choose import KINDS
-from ostinato.fleet.command_line import register as register_sandbox
 from ostinato.gateway.access.commands import register as register_accounts
 from ostinato.harness.frontends.acp.main import register as register_editor
 from ostinato.harness.frontends.command_line import register as register_agent
@@ -34,6 +32,7 @@ from ostinato.loop.seen.commands import register as register_dashboard
 from ostinato.loop.suites.commands import register as register_bench
 from ostinato.loop.weights import register as register_weights
 from ostinato.rewards.live.commands import register as register_rewards
+from ostinato.sandbox.choose import KINDS
 from ostinato.sandbox.doctor import register as register_doctor
 from ostinato.sandbox.environment.commands import register as register_build
 from ostinato.store.commands import register as register_store
@@ -170,7 +169,6 @@ def _parser() -> argparse.ArgumentParser:
     register_accounts(commands)
     register_store(commands)
     register_doctor(commands, KINDS, facts=engine_facts)
-    register_sandbox(commands)
     register_weights(commands)
     return parser
 

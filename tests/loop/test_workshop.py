@@ -15,11 +15,11 @@ from tests.loop.test_services import SERVER, Settings
 
 from ostinato.config import ConfigError, read
 from ostinato.demo.week.shop import Silent
-from ostinato.fleet.choose import choose_backend
 from ostinato.loop.config import RunConfig, check
 from ostinato.loop.run import Run
 from ostinato.loop.services import Services
 from ostinato.loop.workshop import ArmEngines, Workshop, standing
+from ostinato.sandbox.choose import choose_backend
 from ostinato.store import Store
 
 COUNTING = """

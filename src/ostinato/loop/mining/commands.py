@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ostinato.fleet.choose import KINDS
+from ostinato.sandbox.choose import KINDS
 
 if TYPE_CHECKING:
     from ostinato.loop.mining.mine import Miner
@@ -74,8 +74,8 @@ def _pack(options: argparse.Namespace) -> int:
 
 
 async def _run(options: argparse.Namespace, config: Any) -> int:
-    from ostinato.fleet.choose import choose_backend
     from ostinato.loop.mining.mine import Miner
+    from ostinato.sandbox.choose import choose_backend
 
     backend = await choose_backend(options.sandbox)
     try:

@@ -145,13 +145,13 @@ def _mine(options: argparse.Namespace) -> int:
 async def _mine_sessions(options: argparse.Namespace) -> int:
     from contextlib import closing
 
-    from ostinato.fleet.choose import choose_backend
     from ostinato.harness.session_log import Sessions
     from ostinato.loop.mining.commands import show_yield
     from ostinato.loop.mining.mine import Miner, MiningConfig
     from ostinato.loop.mining.outside import outside_sessions
     from ostinato.loop.mining.sessions import SessionMiner
     from ostinato.model.tokenizer import Tokenizer
+    from ostinato.sandbox.choose import choose_backend
     from ostinato.store import Store
 
     tokenizer = None if options.checkpoint is None else Tokenizer.load(options.checkpoint)
@@ -342,8 +342,8 @@ async def _shop(order: BenchOrder, stack: AsyncExitStack) -> Any:
 async def _endpoints(order: BenchOrder, stack: AsyncExitStack) -> Sequence["Side"]:
     from ostinato.bench.contest import Side, settings_hash
     from ostinato.bench.endpoint import Endpoint
-    from ostinato.fleet.choose import choose_backend
     from ostinato.harness.episode import EpisodeRunner
+    from ostinato.sandbox.choose import choose_backend
     from ostinato.sandbox.exam.verifier import Verifier
 
     backend = await choose_backend(order.sandbox)
