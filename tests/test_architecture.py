@@ -21,7 +21,7 @@ LAYERS = [
     {"config", "store", "web"},
     {"model", "tasks", "sandbox", "sync"},
     {"engine", "train", "harness", "gateway", "rewards", "deploy", "search", "edits", "fleet", "dashboard"},
-    {"rollout", "bench"},
+    {"mining", "rollout", "bench"},
     {"loop"},
     {"demo"},
     {"cli"},

@@ -1,7 +1,7 @@
 """From repositories to tasks that tell before from after, with small archives and a small history.
 
-Covers loop/mining/mine.py, loop/mining/present.py, loop/mining/past.py, loop/mining/trials.py,
-loop/mining/commands.py, tasks/mining/probe.py and tasks/mining/history.py.
+Covers mining/mine.py, mining/present.py, mining/past.py, mining/trials.py,
+mining/commands.py, mining/probe.py and mining/history.py.
 """
 
 import io
@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from ostinato.cli import main
-from ostinato.loop.mining.mine import Miner, MiningConfig
-from ostinato.loop.mining.past import mine_commit
+from ostinato.mining.base import MiningError
+from ostinato.mining.history import History, cleaned
+from ostinato.mining.mine import Miner, MiningConfig
+from ostinato.mining.past import mine_commit
 from ostinato.sandbox.backends.process.backend import ProcessBackend
 from ostinato.tasks.base import load_task
-from ostinato.tasks.mining.base import MiningError
-from ostinato.tasks.mining.history import History, cleaned
 
 CALC = '''\
 def clamp(value, low=0, high=10):

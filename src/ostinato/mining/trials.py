@@ -1,4 +1,4 @@
-"""Runs of a repository's tests in a sandbox, by the program in `tasks.mining.probe`."""
+"""Runs of a repository's tests in a sandbox, by the program in `mining.probe`."""
 
 import json
 import re
@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ostinato.sandbox.base import DEFAULT_LIMITS, Backend, Sandbox, Spec
-from ostinato.tasks.mining import probe
-from ostinato.tasks.mining.base import MiningError
-from ostinato.tasks.mining.settings import pytest_arguments
+from ostinato.mining import probe
+from ostinato.mining.base import MiningError
+from ostinato.mining.settings import pytest_arguments
+from ostinato.sandbox.base import DEFAULT_LIMITS, Backend, Spec
 
 PROGRAM = Path(str(probe.__file__)).read_bytes()
 FOLDER = ".mining"
@@ -115,22 +115,19 @@ async def run_probe(
             target.write_bytes(data)
         sandbox = await backend.create(Spec(repo=repo, limits=LIMITS))
         try:
-            arguments = list(pytest_arguments(files))
-            return await _probe(sandbox, name, mode, {**order, "arguments": arguments})
+            whole = {**order, "arguments": pytest_arguments(files)}
+            await sandbox.write(f"{FOLDER}/probe.py", PROGRAM)
+            await sandbox.write(f"{FOLDER}/order.json", json.dumps(whole).encode())
+            command = f"python {FOLDER}/probe.py {mode} {FOLDER}/order.json {FOLDER}/result.json"
+            done = await sandbox.exec(command)
+            if done.timed_out:
+                raise MiningError("tests never end", name, f"stopped after {LIMITS.wall_s:.0f} s")
+            if done.exit_code != 0:
+                raise MiningError("tests end their process", name, done.output.strip()[-300:])
+            try:
+                return json.loads(await sandbox.read(f"{FOLDER}/result.json"))
+            except (FileNotFoundError, ValueError) as error:
+                said = f"no result was written ({error})"
+                raise MiningError("tests end their process", name, said) from error
         finally:
             await sandbox.destroy()
-
-
-async def _probe(sandbox: Sandbox, name: str, mode: str, order: Mapping[str, Any]) -> Any:
-    await sandbox.write(f"{FOLDER}/probe.py", PROGRAM)
-    await sandbox.write(f"{FOLDER}/order.json", json.dumps(order).encode())
-    command = f"python {FOLDER}/probe.py {mode} {FOLDER}/order.json {FOLDER}/result.json"
-    done = await sandbox.exec(command)
-    if done.timed_out:
-        raise MiningError("tests never end", name, f"stopped after {LIMITS.wall_s:.0f} s")
-    if done.exit_code != 0:
-        raise MiningError("tests end their process", name, done.output.strip()[-300:])
-    try:
-        return json.loads(await sandbox.read(f"{FOLDER}/result.json"))
-    except (FileNotFoundError, ValueError) as error:
-        raise MiningError("tests end their process", name, f"no result was written ({error})") from error

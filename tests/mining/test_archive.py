@@ -1,6 +1,6 @@
 """Archives are hostile: whatever they hold, nothing is written and each fault has its name.
 
-Covers tasks/mining/archive.py and tasks/mining/base.py.
+Covers mining/archive.py and mining/base.py.
 """
 
 import io
@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ostinato.tasks.mining.archive import MAX_FILE_BYTES, MAX_FILES, read_tree
-from ostinato.tasks.mining.base import MiningError, SourceTree, is_test, repository_name
+from ostinato.mining.archive import MAX_FILE_BYTES, MAX_FILES, read_tree
+from ostinato.mining.base import MiningError, SourceTree, is_test, repository_name
 
 GOOD = {"calc.py": b"def add(a, b):\n    return a + b\n", "test_calc.py": b"def test_add(): pass\n"}
 MIT = b"Permission is hereby granted, free of charge, to any person"

@@ -1,6 +1,6 @@
 """A mined task on disk: half of its failing tests are hidden, its patch applies, nothing is half written.
 
-Covers tasks/mining/write.py, tasks/mining/hide.py, tasks/mining/instruction.py and tasks/mining/settings.py.
+Covers mining/write.py, mining/present.py and mining/settings.py.
 """
 
 import subprocess
@@ -10,13 +10,12 @@ from random import Random
 
 import pytest
 
+from ostinato.mining.base import LEVELS, SourceTree
+from ostinato.mining.faults import Fault
+from ostinato.mining.present import chosen, instructions, without
+from ostinato.mining.settings import with_source_path
+from ostinato.mining.write import Draft, write_task
 from ostinato.tasks.base import load_task
-from ostinato.tasks.mining.base import SourceTree
-from ostinato.tasks.mining.faults import Fault
-from ostinato.tasks.mining.hide import chosen, without
-from ostinato.tasks.mining.instruction import LEVELS, instructions
-from ostinato.tasks.mining.settings import with_source_path
-from ostinato.tasks.mining.write import Draft, write_task
 
 TESTS = """\
 import pytest

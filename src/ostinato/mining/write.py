@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ostinato.mining.base import CONFIGURATION, SourceTree, is_test
+from ostinato.mining.settings import pytest_arguments
 from ostinato.tasks.base import load_task
-from ostinato.tasks.mining.base import CONFIGURATION, SourceTree, is_test
-from ostinato.tasks.mining.settings import pytest_arguments
 from ostinato.tasks.repository import write_repository
 from ostinato.types import Task
 
@@ -158,10 +158,7 @@ def _settings(draft: Draft, name: str) -> str:
         "metadata.ostinato.suite": {"runner": "pytest", **({"arguments": arguments} if arguments else {})},
     }
     return 'schema_version = "1.1"\n' + "".join(
-        f"\n[{table}]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in rows.items())
+        f"\n[{table}]\n"
+        + "".join(f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in rows.items())
         for table, rows in tables.items()
-    )
-
-
-def _toml(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    ).replace("\x7f", "\\u007f")

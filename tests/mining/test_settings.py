@@ -1,4 +1,4 @@
-from ostinato.tasks.mining.settings import pytest_arguments, with_source_path
+from ostinato.mining.settings import pytest_arguments, with_source_path
 
 OURS = b'[tool.pytest.ini_options]\nasyncio_mode = "auto"\nfilterwarnings = [\n    "error",\n]\n'
 

@@ -1,6 +1,6 @@
 """Tasks of recorded sessions, and the reasons why there is none.
 
-Covers loop/mining/sessions.py and loop/mining/outside.py.
+Covers mining/sessions.py.
 """
 
 import io
@@ -21,9 +21,8 @@ from ostinato.edits.install.git_hooks import find, install
 from ostinato.edits.report.reporter import open_reporter
 from ostinato.harness.session_log import LogEventKind, Sessions
 from ostinato.harness.workspace.checkpoints import Checkpoints
-from ostinato.loop.mining.mine import Miner, MiningConfig
-from ostinato.loop.mining.outside import outside_sessions
-from ostinato.loop.mining.sessions import SessionMiner
+from ostinato.mining.mine import Miner, MiningConfig
+from ostinato.mining.sessions import SessionMiner, outside_sessions
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.sandbox.backends.process.backend import ProcessBackend
 from ostinato.store import Store

@@ -1,20 +1,24 @@
-"""Tasks from a repository as it is: faults are injected, and those are kept that its own tests notice."""
+"""Tasks from a repository as it is: faults are injected, and those are kept that its own tests notice.
 
+Half of the tests that notice a fault are taken out of the repository that an agent sees. The request names
+the place of the fault, at one of three levels of detail.
+"""
+
+import ast
+import hashlib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice, zip_longest
 from random import Random
 from typing import Any
 
-from ostinato.loop.mining.trials import FAULT_TIMEOUT_S, Survey, run_probe, survey
+from ostinato.mining.base import LEVELS, SourceTree, Tally
+from ostinato.mining.faults import Fault, faults
+from ostinato.mining.settings import with_source_path
+from ostinato.mining.trials import FAULT_TIMEOUT_S, Survey, run_probe, survey
+from ostinato.mining.write import Draft
 from ostinato.sandbox.base import Backend
-from ostinato.tasks.mining.base import SourceTree, Tally
-from ostinato.tasks.mining.faults import Fault, faults
-from ostinato.tasks.mining.hide import chosen, functions_of, without
-from ostinato.tasks.mining.instruction import LEVELS, instructions
-from ostinato.tasks.mining.settings import with_source_path
-from ostinato.tasks.mining.write import Draft
 
 TRIES = 4
 """The faults that are tried for each task that is wanted."""
@@ -24,6 +28,15 @@ MAX_TESTS, MAX_SECONDS = 60, 1.0
 MAX_FAILING = 40
 """The failing tests of the bluntest fault that is kept; more of them say that everything is broken."""
 MAX_PASSING = 100
+TERSE = (
+    "{name} in {path} is off",
+    "fix {name} in {path}",
+    "bug in {name} ({path})",
+    "{name} in {path} does the wrong thing",
+)
+TERSE_REMOVED = ("implement {name} in {path}", "{name} in {path} is missing its body")
+SHOWN = 5
+"""The failing tests that the longest form names."""
 KEPT, UNNOTICED, BLUNT, UNCOLLECTED, ENDLESS, FLAKY = (
     "kept",
     "unnoticed by tests",
@@ -66,7 +79,12 @@ async def mine_present(
     per_function: dict[tuple[str, str], int] = defaultdict(int)
     stream = islice(trials, TRIES * wanted)
     while len(drafts) < wanted and (batch := list(islice(stream, max(8, wanted - len(drafts))))):
-        results = await _try(backend, tree, batch)
+        rows = [
+            {"id": each.id, "path": each.fault.path, "text": each.fault.text, "tests": each.tests}
+            for each in batch
+        ]
+        order = {"faults": rows, "timeout_s": FAULT_TIMEOUT_S}
+        results = await run_probe(backend, tree.name, tree.files, "faults", order)
         tally.count("faults tried", len(batch))
         for trial in batch:
             verdict, failing, passing = judge(trial, results[trial.id])
@@ -75,8 +93,7 @@ async def mine_present(
             if verdict == KEPT and len(drafts) < wanted and per_function[where] < PER_FUNCTION:
                 per_function[where] += 1
                 level = LEVELS[len(drafts) % len(LEVELS)] if detail == "mixed" else detail
-                made = draft(tree, found, trial.fault, failing=failing, passing=passing, level=level)
-                drafts.append(made)
+                drafts.append(draft(tree, found, trial.fault, failing, passing, level=level))
     return drafts
 
 
@@ -121,15 +138,6 @@ def _few(tests: Sequence[str], seconds: Mapping[str, float]) -> tuple[str, ...]:
     return tuple(few)
 
 
-async def _try(backend: Backend, tree: SourceTree, batch: Sequence[FaultTrial]) -> Any:
-    rows = [
-        {"id": each.id, "path": each.fault.path, "text": each.fault.text, "tests": each.tests}
-        for each in batch
-    ]
-    order = {"faults": rows, "timeout_s": FAULT_TIMEOUT_S}
-    return await run_probe(backend, tree.name, tree.files, "faults", order)
-
-
 def judge(trial: FaultTrial, runs: Sequence[Mapping[str, Any]]) -> tuple[str, dict[str, str], list[str]]:
     """Return whether a fault is kept or why not, the failing tests with their messages, and the passing."""
     first = runs[0]
@@ -152,9 +160,9 @@ def draft(
     tree: SourceTree,
     found: Survey,
     fault: Fault,
-    *,
     failing: Mapping[str, str],
     passing: Sequence[str],
+    *,
     level: str,
 ) -> Draft:
     """Return the task of a fault: half of the failing tests are hidden, all of them decide."""
@@ -224,3 +232,82 @@ def _evidence(
             "files_left_out": found.left_out,
         },
     }
+
+
+def instructions(
+    fault: Fault, messages: Sequence[str], visible: Sequence[str], hidden: int, rng: Random
+) -> dict[str, str]:
+    """Return the request at each level.
+
+    `messages` say why tests fail, `visible` names failing tests that the repository has, and `hidden` counts
+    those that it lacks.
+    """
+    removed = fault.kind == "removed body"
+    terse = rng.choice(TERSE_REMOVED if removed else TERSE).format(name=fault.function, path=fault.path)
+    if removed:
+        plain = (
+            f"`{fault.function}` in `{fault.path}` has no implementation. Write it, so that it does what its "
+            "docstring says and its callers expect."
+        )
+    else:
+        plain = f"`{fault.function}` in `{fault.path}` does not do what it should."
+        if said := next((message for message in messages if message.strip()), ""):
+            line = " ".join(said.replace("`", "'").split())[:160]
+            plain += f" One of its tests fails with `{line}`."
+        plain += " Find the cause and correct it."
+    return {"terse": terse, "plain": plain, "full": f"{plain}\n\n{_said_of_tests(visible, hidden)}"}
+
+
+def _said_of_tests(visible: Sequence[str], hidden: int) -> str:
+    lines = [f"- `{name}`" for name in visible[:SHOWN]]
+    if len(visible) > SHOWN:
+        lines.append(f"- and {len(visible) - SHOWN} more")
+    text = "Tests that fail now and should pass:\n\n" + "\n".join(lines) if lines else ""
+    if hidden:
+        more = f"{hidden} {'test' if hidden == 1 else 'tests'} that the repository does not have"
+        text = f"{text}\n\nThe work is checked by {more}." if text else f"The work is checked by {more}."
+    return f"{text} Leave the tests and the settings of the repository as they are."
+
+
+def functions_of(test_ids: Iterable[str]) -> list[str]:
+    """Return the test functions of these ids, parameters left out, each once."""
+    return list(dict.fromkeys(name.partition("[")[0] for name in test_ids))
+
+
+def chosen(failing: Iterable[str]) -> list[str]:
+    """Return the half of the failing test functions, rounded up, that is hidden; hashes decide."""
+    names = sorted(functions_of(failing), key=lambda name: hashlib.sha256(name.encode()).digest())
+    return names[: (len(names) + 1) // 2]
+
+
+def without(source: str, path: str, names: Iterable[str]) -> tuple[str, list[str]]:
+    """Return the text of a test file without these test functions, and those that were found in it."""
+    wanted = {tuple(name.split("::")[1:]): name for name in names if name.split("::")[0] == path}
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return source, []
+    lines, found = source.splitlines(keepends=True), []
+    for where, node, alone in reversed(list(_tests(tree.body, ()))):
+        if where in wanted:
+            first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+            blank = lines[first - 1][: len(lines[first - 1]) - len(lines[first - 1].lstrip())]
+            lines[first - 1 : node.end_lineno] = [f"{blank}pass\n"] if alone else []
+            found.append(wanted[where])
+    text = "".join(lines)
+    try:
+        ast.parse(text)
+    except SyntaxError:  # a class lost every one of its tests
+        return source, []
+    return text, sorted(found)
+
+
+def _tests(
+    body: list[ast.stmt], above: tuple[str, ...]
+) -> Iterable[tuple[tuple[str, ...], ast.FunctionDef | ast.AsyncFunctionDef, bool]]:
+    """Yield the functions of a module and its classes: names, node, and whether it is alone in its class."""
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield (*above, node.name), node, len(body) == 1
+        elif isinstance(node, ast.ClassDef):
+            yield from _tests(node.body, (*above, node.name))

@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ostinato.loop.mining.trials import FAULT_TIMEOUT_S, run_probe, why_none_passes
+from ostinato.mining.base import LEVELS, MiningError
+from ostinato.mining.history import Commit
+from ostinato.mining.settings import with_source_path
+from ostinato.mining.trials import FAULT_TIMEOUT_S, run_probe, why_none_passes
+from ostinato.mining.write import Draft
 from ostinato.sandbox.base import Backend
-from ostinato.tasks.mining.base import MiningError
-from ostinato.tasks.mining.history import Commit
-from ostinato.tasks.mining.instruction import LEVELS
-from ostinato.tasks.mining.settings import with_source_path
-from ostinato.tasks.mining.write import Draft
 
 RUNS = 3
 """The runs after the commit; a test that passes in some of them alone is left out."""
@@ -36,9 +35,16 @@ async def mine_commit(backend: Backend, commit: Commit, *, detail: str) -> Draft
     passing = [test for test in sorted(steady) if old.get(test) == "passed" and test.isprintable()]
     if not failing:
         kind = "tests are flaky" if unstable else "tests pass before"
-        raise MiningError(kind, where, f"{len(passing)} pass on both sides{_others(runs[0])}")
+        said = [*runs[0]["errors"], *runs[0]["messages"].values()]
+        others = f"; after it: {said[0][:160]}" if said else ""
+        raise MiningError(kind, where, f"{len(passing)} pass on both sides{others}")
     level = LEVELS[int(commit.id[:4], 16) % len(LEVELS)] if detail == "mixed" else detail
-    texts = _instructions(commit, len(failing))
+    checked = f"The work is checked by {len(failing)} tests that the repository does not have."
+    texts = {
+        "terse": commit.message.splitlines()[0],
+        "plain": commit.message,
+        "full": f"{commit.message}\n\n{checked}",
+    }
     return Draft(
         tree=commit.tree,
         name="history",
@@ -76,15 +82,3 @@ async def _runs(
         kind = "tests never end" if ended["timeout"] else "tests end their process"
         raise MiningError(kind, where, f"{ended['at']} (exit status {ended['exit']}), in {', '.join(tests)}")
     return found
-
-
-def _others(run: Mapping[str, Any]) -> str:
-    """Return what the first test says that does not pass after the commit; empty when all pass."""
-    said = [*run["errors"], *run["messages"].values()]
-    return f"; after it: {said[0][:160]}" if said else ""
-
-
-def _instructions(commit: Commit, failing: int) -> dict[str, str]:
-    subject = commit.message.splitlines()[0]
-    checked = f"The work is checked by {failing} tests that the repository does not have."
-    return {"terse": subject, "plain": commit.message, "full": f"{commit.message}\n\n{checked}"}

@@ -7,6 +7,7 @@ diff. Only the tests decide if it matters.
 import ast
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -103,27 +104,21 @@ def faults(path: str, source: str) -> list[Fault]:
         for kind, find in KINDS.items():
             for start, end, instead, line in find(text, function):
                 changed = source[:start] + instead + source[end:]
-                if changed != source and _parses(changed):
-                    found.append(
-                        Fault(
-                            kind=kind,
-                            path=path,
-                            function=name,
-                            line=line,
-                            first_line=first,
-                            text=changed,
-                            words=source[start:end][:200],
-                        )
+                if changed == source:
+                    continue
+                with suppress(SyntaxError, ValueError):
+                    ast.parse(changed)
+                    fault = Fault(
+                        kind=kind,
+                        path=path,
+                        function=name,
+                        line=line,
+                        first_line=first,
+                        text=changed,
+                        words=source[start:end][:200],
                     )
+                    found.append(fault)
     return found
-
-
-def _parses(source: str) -> bool:
-    try:
-        ast.parse(source)
-    except (SyntaxError, ValueError):
-        return False
-    return True
 
 
 def _functions(node: ast.AST, prefix: str) -> Iterator[tuple[str, Function]]:
@@ -159,16 +154,12 @@ def _operators(text: Text, function: Function) -> Iterator[Change]:
         else:
             continue
         if type(operator) in OPERATORS:
-            yield from _operator(text, left, operator, right)
-
-
-def _operator(text: Text, left: ast.expr, operator: ast.AST, right: ast.expr) -> Iterator[Change]:
-    before, after = OPERATORS[type(operator)]
-    start, end = text.span(left)[1], text.span(right)[0]
-    between = text.source[start:end]
-    if between.strip(" ()") == before and "\n" not in between:
-        at = start + between.index(before)
-        yield at, at + len(before), after, left.end_lineno or left.lineno
+            before, after = OPERATORS[type(operator)]
+            start, end = text.span(left)[1], text.span(right)[0]
+            between = text.source[start:end]
+            if between.strip(" ()") == before and "\n" not in between:
+                at = start + between.index(before)
+                yield at, at + len(before), after, left.end_lineno or left.lineno
 
 
 def _off_by_one(text: Text, function: Function) -> Iterator[Change]:

@@ -7,12 +7,12 @@ be used raises a MiningError with its kind: a merge, a submodule, a binary chang
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ostinato.tasks.mining.archive import MAX_BYTES, MAX_FILES, checked_tree, licence
-from ostinato.tasks.mining.base import MiningError, SourceTree, is_test, settings_of
+from ostinato.mining.archive import MAX_BYTES, MAX_FILES, checked_tree, licence
+from ostinato.mining.base import MiningError, SourceTree, is_test, repository_name, settings_of
 
 GIT_TIMEOUT_S = 300
 SUBMODULE, LINK = "160000", "120000"
@@ -59,12 +59,21 @@ class Commit:
 
 
 class History:
-    """The history of one repository, in a bare clone in `folder`."""
+    """The history of one repository, in a bare clone in `folder`; its name is `name`, or its folder's."""
 
-    def __init__(self, repository: Path, folder: Path, name: str) -> None:
+    def __init__(self, repository: Path, folder: Path, name: str = "") -> None:
         self._clone = folder / "clone.git"
-        self._name = name
-        self._git("clone", "--bare", "--quiet", "--", str(repository.resolve()), str(self._clone))
+        self._name = repository_name(name or repository.resolve().name)
+        self._environment = {
+            "PATH": os.environ.get("PATH", ""),
+            "HOME": str(folder),
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_ALLOW_PROTOCOL": "file",
+            "LC_ALL": "C.UTF-8",
+        }
+        clone = ("clone", "--bare", "--quiet", "--", str(repository.resolve()), str(self._clone))
+        git(self._name, *clone, environment=self._environment)
 
     def head(self) -> SourceTree:
         """Return the files of the newest commit, without what git ignores. Raises MiningError."""
@@ -73,8 +82,7 @@ class History:
 
     def commits(self, limit: int) -> list[str]:
         """Return the newest commits of the first-parent history."""
-        log = self._git(f"--git-dir={self._clone}", "log", "--first-parent", f"-{limit}", "--format=%H")
-        return log.decode().split()
+        return self._run("log", "--first-parent", f"-{limit}", "--format=%H").decode().split()
 
     def commit(self, id: str) -> Commit:
         """Read one commit. Raises MiningError when no task can be made of it."""
@@ -119,8 +127,8 @@ class History:
         )
 
     def _changes(self, where: str, parent: str, id: str) -> Iterator[str]:
-        raw = self._run("diff-tree", "-r", "-z", "--raw", "--no-renames", parent, id).decode(errors="replace")
-        fields = raw.split("\0")
+        raw = self._run("diff-tree", "-r", "-z", "--raw", "--no-renames", parent, id)
+        fields = raw.decode("utf-8", "surrogateescape").split("\0")
         for head, path in zip(fields[::2], fields[1::2], strict=False):
             modes = set(head.lstrip(":").split()[:2])
             if SUBMODULE in modes:
@@ -151,51 +159,58 @@ class History:
                     raise MiningError("message gives the answer away", where, line.strip())
 
     def _tree(self, where: str, id: str) -> dict[str, bytes]:
-        """Return the files of a commit, without links and submodules."""
-        listing = self._run("ls-tree", "-r", "-z", "-l", id).decode(errors="replace").split("\0")[:-1]
-        rows = [(*head.split(), path) for head, path in (line.split("\t", 1) for line in listing)]
-        files = [(path, kind, size) for mode, kind, blob, size, path in rows if mode != LINK]
-        if submodules := [path for path, kind, _ in files if kind == "commit"]:
-            raise MiningError("submodule", where, submodules[0])
-        if len(files) > MAX_FILES or sum(int(size) for _, _, size in files) > MAX_BYTES:
-            raise MiningError("bomb", where, f"{len(files)} files, or more than {MAX_BYTES >> 20} MiB")
-        names = "".join(f"{id}:{path}\n" for path, _, _ in files if "\n" not in path)
-        stream = self._run("cat-file", "--batch=%(objectsize)", given=names.encode())
-        contents, at = {}, 0
-        for path in (path for path, _, _ in files if "\n" not in path):
-            end = stream.index(b"\n", at)
-            size = int(stream[at:end])
-            contents[path] = stream[end + 1 : end + 1 + size]
-            at = end + 2 + size
-        return contents
+        files = files_of(where, id, self._run)
+        if len(files) > MAX_FILES:
+            raise MiningError("bomb", where, f"{len(files)} files, more than {MAX_FILES}")
+        return files
 
     def _run(self, *arguments: str, given: bytes = b"") -> bytes:
-        return self._git(f"--git-dir={self._clone}", *arguments, given=given)
+        place = f"--git-dir={self._clone}"
+        return git(self._name, place, *arguments, given=given, environment=self._environment)
 
-    def _git(self, *arguments: str, given: bytes = b"") -> bytes:
-        environment = {
-            "PATH": os.environ.get("PATH", ""),
-            "HOME": str(self._clone.parent),
-            "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_TERMINAL_PROMPT": "0",
-            "GIT_ALLOW_PROTOCOL": "file",
-            "LC_ALL": "C.UTF-8",
-        }
-        try:
-            done = subprocess.run(
-                ["git", *arguments],
-                input=given,
-                capture_output=True,
-                check=False,
-                timeout=GIT_TIMEOUT_S,
-                env=environment,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise MiningError("unreadable repository", self._name, f"git took {GIT_TIMEOUT_S} s") from error
-        if done.returncode:
-            said = done.stderr.decode(errors="replace").strip()[-300:]
-            raise MiningError("unreadable repository", self._name, said)
-        return done.stdout
+
+def git(
+    where: str, *arguments: str, given: bytes = b"", environment: Mapping[str, str] | None = None
+) -> bytes:
+    """Run git and return its output. Raises MiningError, which names `where`, when it fails."""
+    try:
+        done = subprocess.run(
+            ["git", *arguments],
+            input=given,
+            capture_output=True,
+            check=False,
+            timeout=GIT_TIMEOUT_S,
+            env=environment,
+        )
+    except (subprocess.TimeoutExpired, FileNotFoundError, NotADirectoryError) as error:
+        raise MiningError("unreadable repository", where, str(error)) from error
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip()[-300:]
+        raise MiningError("unreadable repository", where, said)
+    return done.stdout
+
+
+def files_of(where: str, tree: str, run: Callable[..., bytes]) -> dict[str, bytes]:
+    """Return the files of a tree without its links, read by `run`, a git in the repository that has it.
+
+    Raises MiningError for a submodule, and for more than `MAX_BYTES` before any of them is read.
+    """
+    listing = run("ls-tree", "-r", "-z", "-l", "--full-tree", tree).decode("utf-8", "surrogateescape")
+    rows = [line.split("\t", 1) for line in listing.split("\0")[:-1]]
+    files = [(*head.split(), path) for head, path in rows if not head.startswith(LINK)]
+    if submodules := [path for _, kind, *_, path in files if kind == "commit"]:
+        raise MiningError("submodule", where, submodules[0])
+    if sum(int(size) for *_, size, _ in files) > MAX_BYTES:
+        raise MiningError("bomb", where, f"more than {MAX_BYTES >> 20} MiB")
+    blobs = "".join(f"{blob}\n" for _, _, blob, *_ in files)
+    stream = run("cat-file", "--batch=%(objectsize)", given=blobs.encode())
+    contents, at = dict[str, bytes](), 0
+    for *_, path in files:
+        end = stream.index(b"\n", at)
+        size = int(stream[at:end])
+        contents[path] = stream[end + 1 : end + 1 + size]
+        at = end + 2 + size
+    return contents
 
 
 def cleaned(message: str) -> str:

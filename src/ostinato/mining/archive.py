@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from ostinato.tasks.mining.base import MiningError, SourceTree, repository_name
+from ostinato.mining.base import MiningError, SourceTree, repository_name
 
 MAX_FILES = 5_000
 MAX_BYTES = 64 * 2**20

@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from ostinato.loop.mining.past import mine_commit
-from ostinato.loop.mining.present import mine_present
+from ostinato.mining.archive import read_tree
+from ostinato.mining.base import MiningError, SourceTree, Tally, repository_name
+from ostinato.mining.history import History
+from ostinato.mining.past import mine_commit
+from ostinato.mining.present import mine_present
+from ostinato.mining.write import Draft, write_task
 from ostinato.sandbox.base import Backend
 from ostinato.sandbox.exam.verifier import Verification, Verifier
-from ostinato.tasks.mining.archive import read_tree
-from ostinato.tasks.mining.base import MiningError, SourceTree, Tally, repository_name
-from ostinato.tasks.mining.history import History
-from ostinato.tasks.mining.write import Draft, write_task
 from ostinato.types import Task
 
 Detail = Literal["mixed", "terse", "plain", "full"]
@@ -90,7 +90,7 @@ class Miner:
             self._claim(tree, path)
             return await self._mine_present(tree)
         with tempfile.TemporaryDirectory(prefix="history-") as folder:
-            history = await asyncio.to_thread(_history, path, Path(folder), config.name)
+            history = await asyncio.to_thread(History, path, Path(folder), config.name)
             tree = await asyncio.to_thread(history.head)
             self._claim(tree, path)
             tasks = await self._mine_past(history)
@@ -145,7 +145,7 @@ class Miner:
         """Write a task and let its verifier tell before from after; return None for one that it does not."""
         try:
             task = await asyncio.to_thread(write_task, draft, self._out)
-        except (FileExistsError, UnicodeDecodeError) as error:
+        except (FileExistsError, UnicodeError) as error:
             self.tally.count("tasks not written")
             self._say(f"{draft.tree.name}: {error}")
             return None
@@ -160,10 +160,6 @@ class Miner:
         note = {"empty": dict(empty.outcomes), "solution": "passed", "grade": solved.grade.name.lower()}
         await asyncio.to_thread(_note, task.directory / "evidence.json", note)
         return task
-
-
-def _history(path: Path, folder: Path, name: str) -> History:
-    return History(path, folder, repository_name(name or path.resolve().name))
 
 
 def _unfit(empty: Verification, solved: Verification) -> str:

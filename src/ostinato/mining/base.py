@@ -5,13 +5,15 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 HELD_OUT = "mined"
 """The split of tasks that are kept for measuring; the others are of the split `train`."""
 TRAIN = "train"
 HELD_OUT_SHARE = 4
 """The number of repositories of which one is held out."""
+LEVELS = ("terse", "plain", "full")
+"""The levels of detail of a request; the shortest is as terse as people are."""
 TEST_FILE = re.compile(r"(^|/)(test_[^/]*|[^/]*_tests?)\.py$")
 TEST_FOLDERS = frozenset({"test", "tests", "testing"})
 NO_SOURCES = frozenset({"doc", "docs", "example", "examples", "bench", "benchmarks", "benchmark", "tools"})
@@ -103,8 +105,3 @@ class Tally:
     def refuse(self, error: MiningError) -> None:
         self.refused[error.kind] += 1
         self.reasons.append(str(error))
-
-
-def folder_size(path: Path) -> int:
-    """Return the bytes of all files below a folder."""
-    return sum(each.stat().st_size for each in path.rglob("*") if each.is_file())

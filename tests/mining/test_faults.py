@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from ostinato.tasks.mining.faults import KINDS, Fault, faults
+from ostinato.mining.faults import KINDS, Fault, faults
 
 SOURCE = '''\
 import os

@@ -7,33 +7,36 @@
     repository ─► first commit of its edits since then ──────┘
 
 The tree lies in the private repository of the checkpoints, which borrows the objects of the person's own. A
-session of another client has its tree from the hooks, and its words from the record (`outside.py`). No
-task is made of a session without consent in the record, or purged from it. Only when it began and which files
-it edited is read of it, so that its work is not taken for that of another session.
+session of another client, such as Claude Code, has its tree and its edited files from the hooks. Hooks never
+keep what a person says, so its words are those that the gateway recorded, read with the record's tokenizer.
+No task is made of a session without consent in the record, or purged from it. Only when it began and which
+files it edited is read of it, so that its work is not taken for that of another session.
 """
 
-import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from ostinato.edits.capture import starts
+from ostinato.edits.capture.repository_paths import find_repository, state_of
 from ostinato.harness.session_log import LogEvent, LogEventKind, Sessions
 from ostinato.harness.workspace.checkpoints import place_of
-from ostinato.loop.mining.mine import Miner
-from ostinato.loop.mining.past import mine_commit
+from ostinato.mining.archive import licence
+from ostinato.mining.base import MiningError, SourceTree, is_test, repository_name, settings_of
+from ostinato.mining.history import Commit, files_of, git
+from ostinato.mining.mine import Miner
+from ostinato.mining.past import mine_commit
+from ostinato.model.tokenizer import Tokenizer
+from ostinato.rewards.follow_ups.read import words_of
 from ostinato.sandbox.base import Backend
 from ostinato.store import Store
 from ostinato.store.redaction.find import redact
-from ostinato.tasks.mining.archive import licence
-from ostinato.tasks.mining.base import MiningError, SourceTree, is_test, repository_name, settings_of
-from ostinato.tasks.mining.history import Commit
 from ostinato.types import Source, Task
 
-GIT_TIMEOUT_S = 60.0
-MAX_BYTES = 64 << 20
 SKEW_S = 1.0
 """The clock of a commit has whole seconds."""
 
@@ -85,11 +88,49 @@ def recorded(id: str, events: Sequence[LogEvent], place: Path, *, with_words: bo
     )
 
 
-def _read_or_none(reading: SessionReading) -> RecordedSession | None:
-    try:
-        return reading(with_words=False)
-    except MiningError:
-        return None
+def outside_sessions(root: Path, store: Store, tokenizer: Tokenizer | None) -> Mapping[str, SessionReading]:
+    """Return by id the readings of the sessions whose start the hooks kept in the work tree `root`."""
+    repo = find_repository(str(root))
+    found: dict[str, SessionReading] = {}
+    for folder in starts.folders(state_of(repo)) if repo is not None else ():
+        start = starts.read(folder)
+        if repo is not None and start is not None and start["root"] == repo.root:
+            id = str(start["session_id"])
+            found[id] = partial(_recorded, id, Path(folder), start, store, tokenizer)
+    return found
+
+
+def _recorded(
+    id: str,
+    folder: Path,
+    start: Mapping[str, object],
+    store: Store,
+    tokenizer: Tokenizer | None,
+    *,
+    with_words: bool,
+) -> RecordedSession:
+    edited = starts.edited(str(folder))
+    if not edited:
+        raise MiningError("no edit", id, "the hooks reported none")
+    if not start["tree"]:
+        raise MiningError("no tree at its start", id, str(start["why"]))
+    return RecordedSession(
+        id=id,
+        words=_words(id, store, tokenizer) if with_words else (),
+        tree=str(start["tree"]),
+        place=folder,
+        began_at=float(str(start["at"])),
+        edited=edited,
+    )
+
+
+def _words(id: str, store: Store, tokenizer: Tokenizer | None) -> tuple[str, ...]:
+    if tokenizer is None:
+        raise MiningError("no words of the user", id, "name the record's tokenizer with --checkpoint")
+    words = words_of(store.turns_of([id]).get(id, ()), tokenizer)
+    if not words:
+        raise MiningError("no words of the user", id, "its recorded prompts have none")
+    return tuple(map(redact, words))
 
 
 class SessionMiner:
@@ -117,12 +158,13 @@ class SessionMiner:
     async def mine(self, say: Callable[[str], None] = lambda _: None) -> list[Task]:
         """Mine every session that took place in this repository; one that cannot be used is counted."""
         tasks, tally = list[Task](), self._miner.tally
-        logs = self._sessions.newest(str(self._root))
-        readings: dict[str, SessionReading] = {
-            id: partial(recorded, id, events, self._private) for id, events in logs
-        }
-        readings = {**self._outside, **readings}
-        self._all = [each for each in map(_read_or_none, readings.values()) if each is not None]
+        readings = dict(self._outside)
+        for id, events in self._sessions.newest(str(self._root)):
+            readings[id] = partial(recorded, id, events, self._private)
+        self._all = []
+        for reading in readings.values():
+            with suppress(MiningError):
+                self._all.append(reading(with_words=False))
         for id, reading in readings.items():
             tally.count("sessions read")
             try:
@@ -154,8 +196,9 @@ class SessionMiner:
         Files that lay there and that nobody ever committed are left out: they are the person's own.
         """
         id = self._committed(session)
-        after, committed = self._files(session, id), self._committed_before(session, id)
-        found = self._files(session, session.tree)
+        run = partial(git, session.id, "-C", str(session.place))
+        after, committed = files_of(session.id, id, run), self._committed_before(session, id)
+        found = files_of(session.id, session.tree, run)
         before = {path: data for path, data in found.items() if path in after or path in committed}
         before |= settings_of(after)
         changed = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
@@ -200,17 +243,8 @@ class SessionMiner:
         it is when the session's own start follows it.
         """
         since = f"--since-as-filter={int(session.began_at - SKEW_S)}"
-        log = self._git(
-            session,
-            self._root,
-            "log",
-            "--first-parent",
-            "--reverse",
-            since,
-            "--format=%H %ct",
-            "--",
-            *session.edited,
-        )
+        order = ("--first-parent", "--reverse", since, "--format=%H %ct")
+        log = git(session.id, "-C", str(self._root), "log", *order, "--", *session.edited)
         before = self._listing(session, session.tree)
         commits = [(id, int(at)) for id, at in (line.split() for line in log.decode().splitlines())]
         others = [(id, at, self._listing(session, id) != before) for id, at in commits]
@@ -223,12 +257,12 @@ class SessionMiner:
 
     def _committed_before(self, session: RecordedSession, id: str) -> set[str]:
         """Return the paths of the commit before."""
-        parent = self._git(session, self._root, "rev-list", "--max-count=1", "--skip=1", "--first-parent", id)
+        run = partial(git, session.id, "-C", str(self._root))
+        parent = run("rev-list", "--max-count=1", "--skip=1", "--first-parent", id).decode().strip()
         if not parent:
             return set()
-        names = ("ls-tree", "-r", "-z", "--name-only", "--full-tree", parent.decode().strip())
-        listed = self._git(session, self._root, *names).decode("utf-8", "surrogateescape")
-        return set(listed.split("\0")[:-1])
+        listed = run("ls-tree", "-r", "-z", "--name-only", "--full-tree", parent)
+        return set(listed.decode("utf-8", "surrogateescape").split("\0")[:-1])
 
     def _check_alone(self, session: RecordedSession, commit: str, at: int) -> None:
         """Raise MiningError when a later session edited the same files before they were committed at `at`.
@@ -246,45 +280,5 @@ class SessionMiner:
     def _listing(self, session: RecordedSession, tree: str, paths: Iterable[str] = ()) -> bytes:
         """Return the edited files of a tree, or others, with their contents' ids."""
         wanted = tuple(paths) or session.edited
-        return self._git(session, session.place, "ls-tree", "-r", "-z", "--full-tree", tree, "--", *wanted)
-
-    def _files(self, session: RecordedSession, tree: str) -> dict[str, bytes]:
-        """Return the text and other files of a tree, without links and submodules."""
-        listed = self._git(session, session.place, "ls-tree", "-r", "-z", "-l", "--full-tree", tree)
-        rows = [line.split("\t", 1) for line in listed.decode("utf-8", "surrogateescape").split("\0")[:-1]]
-        heads = [(*head.split(), path) for head, path in rows]
-        if submodules := [path for _, kind, *_, path in heads if kind == "commit"]:
-            raise MiningError("submodule", session.id, submodules[0])
-        if sum(int(size) for *_, size, _ in heads) > MAX_BYTES:
-            raise MiningError("bomb", session.id, f"more than {MAX_BYTES >> 20} MiB")
-        wanted = [(blob, path) for mode, _, blob, _, path in heads if mode != "120000"]
-        stream = self._git(
-            session,
-            session.place,
-            "cat-file",
-            "--batch=%(objectsize)",
-            given="".join(f"{blob}\n" for blob, _ in wanted).encode(),
-        )
-        contents, at = dict[str, bytes](), 0
-        for _, path in wanted:
-            end = stream.index(b"\n", at)
-            size = int(stream[at:end])
-            contents[path] = stream[end + 1 : end + 1 + size]
-            at = end + 2 + size
-        return contents
-
-    def _git(self, session: RecordedSession, place: Path, *arguments: str, given: bytes = b"") -> bytes:
-        try:
-            done = subprocess.run(
-                ["git", "-C", str(place), *arguments],
-                input=given,
-                capture_output=True,
-                check=False,
-                timeout=GIT_TIMEOUT_S,
-            )
-        except (subprocess.TimeoutExpired, FileNotFoundError, NotADirectoryError) as error:
-            raise MiningError("unreadable repository", session.id, str(error)) from error
-        if done.returncode:
-            said = done.stderr.decode(errors="replace").strip()[-300:]
-            raise MiningError("unreadable repository", session.id, said)
-        return done.stdout
+        order = ("ls-tree", "-r", "-z", "--full-tree", tree, "--", *wanted)
+        return git(session.id, "-C", str(session.place), *order)

@@ -1,4 +1,4 @@
-"""Covers tasks/mining/probe.py: the runs of a suite that does not end in time, or that ends its process."""
+"""Covers mining/probe.py: the runs of a suite that does not end in time, or that ends its process."""
 
 import json
 import subprocess
@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ostinato.tasks.mining import probe
+from ostinato.mining import probe
 
 FILES = {
     "a.py": "def one():\n    return 1\n\n\ndef two():\n    return one() + 1\n",
