@@ -55,7 +55,7 @@ from ostinato.mining.trials import LIMITS
 from ostinato.model.families import HermesRenderer, skeletons
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.sandbox.base import Backend, Spec
-from ostinato.sandbox.exam.runners.base import hidden_files
+from ostinato.sandbox.exam.guarded.runners.base import hidden_files
 from ostinato.store import Store
 from ostinato.store.accounts import hash_key
 from ostinato.tasks.source import FolderSource
