@@ -13,7 +13,7 @@ import pytest
 from ostinato.mining.base import LEVELS, SourceTree
 from ostinato.mining.faults import Fault
 from ostinato.mining.present import chosen, instructions, without
-from ostinato.mining.settings import with_source_path
+from ostinato.mining.settings import pytest_arguments, with_source_path
 from ostinato.mining.write import Draft, write_task
 from ostinato.tasks.base import load_task
 
@@ -129,3 +129,23 @@ def test_pytest_is_told_where_the_sources_lie(files: dict[str, bytes], changed: 
     files = {"src/pkg/a.py": b"", **files}
     assert with_source_path(files) == {**files, **changed}
     assert with_source_path({"pkg/a.py": b""}) == {"pkg/a.py": b""}
+
+
+OURS = b'[tool.pytest.ini_options]\nasyncio_mode = "auto"\nfilterwarnings = [\n    "error",\n]\n'
+
+
+def test_a_repository_that_asks_for_a_plugin_gets_it() -> None:
+    assert pytest_arguments({"pyproject.toml": OURS})[:2] == ("-p", "pytest_asyncio.plugin")
+    assert pytest_arguments({"setup.cfg": b"[tool:pytest]\nasyncio_mode = auto\n"}) == (
+        "-p",
+        "pytest_asyncio.plugin",
+    )
+    assert pytest_arguments({"pyproject.toml": b"[tool.ruff]\n", "a.py": b"asyncio_mode = 1\n"}) == ()
+
+
+def test_settings_of_absent_plugins_are_no_error_where_warnings_are() -> None:
+    assert "ignore::pytest.PytestConfigWarning" in pytest_arguments({"pyproject.toml": OURS})
+    ini = b"[pytest]\nfilterwarnings =\n    error\n    ignore:x\n"
+    assert pytest_arguments({"pytest.ini": ini}) == ("-W", "ignore::pytest.PytestConfigWarning")
+    quiet = b"[pytest]\nfilterwarnings =\n    ignore:an error\nlog_level = error\n"
+    assert pytest_arguments({"pytest.ini": quiet.replace(b"an error", b"x")}) == ()
