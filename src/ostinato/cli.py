@@ -26,11 +26,11 @@ from ostinato.gateway.access.commands import register as register_accounts
 from ostinato.harness.frontends.acp.main import register as register_editor
 from ostinato.harness.frontends.command_line import register as register_agent
 from ostinato.loop.init import register as register_init
-from ostinato.loop.mining.commands import register as register_mine
 from ostinato.loop.planner.commands import register as register_cluster
 from ostinato.loop.seen.commands import register as register_dashboard
 from ostinato.loop.suites.commands import register as register_bench
 from ostinato.loop.weights import register as register_weights
+from ostinato.mining.commands import register as register_mine
 from ostinato.rewards.live.commands import register as register_rewards
 from ostinato.sandbox.choose import KINDS
 from ostinato.sandbox.doctor import register as register_doctor

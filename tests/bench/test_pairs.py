@@ -7,8 +7,8 @@ import pytest
 
 from ostinato.bench.judge import RUBRIC
 from ostinato.bench.pairs import RULES, PairsError, line_of, load_pairs, pairs_of, reference, shipped
-from ostinato.tasks.mining.base import SourceTree
-from ostinato.tasks.mining.write import Draft, write_task
+from ostinato.mining.base import SourceTree
+from ostinato.mining.write import Draft, write_task
 from ostinato.types import Task
 
 WORDS = "".join(f'def word_{n}():\n    return "word {n}"\n\n\n' for n in range(6))

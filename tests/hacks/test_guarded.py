@@ -1,6 +1,6 @@
 """The attacks on guarded suites: which pass each grade, and honest work that must pass all of them.
 
-Covers sandbox/exam/runners/python_files.py.
+Covers sandbox/exam/guarded/runners/python.py.
 """
 
 from collections.abc import Callable

@@ -20,7 +20,7 @@ from tests.hacks.rows import BY_HAND, Hack
 
 from ostinato.sandbox import Backend
 from ostinato.sandbox.backends.process.backend import ProcessBackend
-from ostinato.sandbox.exam import values
+from ostinato.sandbox.exam.judged import values
 from ostinato.sandbox.exam.verifier import Verification, Verifier
 from ostinato.types import Task
 

@@ -11,8 +11,8 @@ from tests.loop.suites.test_commands import serving
 
 from ostinato.bench.judge import RUBRIC
 from ostinato.cli import main
-from ostinato.tasks.mining.base import SourceTree
-from ostinato.tasks.mining.write import Draft, write_task
+from ostinato.mining.base import SourceTree
+from ostinato.mining.write import Draft, write_task
 
 
 @pytest.fixture
