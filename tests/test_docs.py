@@ -111,7 +111,7 @@ def choices(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParse
 
 def unknown(words: list[str]) -> list[str]:
     """The words of a command line that no parser knows: commands that are missing and options."""
-    parser, wrong = cli._parser(), []
+    parser, wrong = cli.whole_parser(), []
     for word in words:
         if word in {"|", "&&", ">", "#", "…", "...", "--"}:
             break

@@ -35,7 +35,7 @@ WORDS = {
 
 def register(commands: Any) -> None:
     """Add `cycle` and its commands to the subparsers of `ostinato`."""
-    parser = commands.add_parser("cycle", help="turn a run's cycle again and again, unattended")
+    parser = commands.add_parser("cycle")
     _directory(parser)
     parser.add_argument("--every", type=_seconds, default=0.0, help="least time between two, as 5h or 30m")
     parser.add_argument("--cycles", type=int, default=WITHOUT_END, help="end after so many (default: never)")

@@ -21,7 +21,7 @@ Command = Callable[["Store", argparse.Namespace], None]
 
 def register(commands: Any) -> None:
     """Add `arms` and its commands to the subparsers of `ostinato`."""
-    parser = commands.add_parser("arms", help="which engines serve which users")
+    parser = commands.add_parser("arms")
     group = parser.add_subparsers(required=True, metavar="COMMAND")
     _command(group, "list", "every arm, its version, share and engines", _list)
     change = _command(group, "set", "make an arm, or change its version or engines", _set)

@@ -10,7 +10,7 @@ DONE, WRONG = 0, 2
 
 def register(commands: Any) -> Any:
     """Add `plan` and `plan ab` to the subparsers of `ostinato`; return those of `plan`, for further ones."""
-    parser = commands.add_parser("plan", help="how long a trial takes, or a cycle on other machines")
+    parser = commands.add_parser("plan")
     group = parser.add_subparsers(required=True, metavar="COMMAND")
     trial = group.add_parser("ab", help="the sessions and days with which an A/B test finds a lift")
     trial.add_argument("--baseline", type=float, required=True, help="the champion's rate of good sessions")

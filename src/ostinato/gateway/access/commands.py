@@ -27,7 +27,7 @@ Command = Callable[["Store", argparse.Namespace], Any]
 
 def register(commands: Any) -> None:
     """Add the commands to the subparsers of `ostinato`."""
-    keys = _group(commands, "keys", "who may call the gateway")
+    keys = _group(commands, "keys")
     add = _command(keys, "add", "make a key, and the file of --store if it is missing; print it once", _add)
     add.add_argument("user")
     add.add_argument("--organisation", default="")
@@ -40,7 +40,7 @@ def register(commands: Any) -> None:
     _command(keys, "list", "every key that is not revoked", _list)
     _command(keys, "revoke", "refuse a key from now on", _revoke).add_argument("id")
 
-    consent = _group(commands, "consent", "whose sessions may be trained on: opt-in, organisation and user")
+    consent = _group(commands, "consent")
     show = _command(consent, "show", "what holds now, and who said so", _show)
     say = _command(consent, "set", "record a yes or a no", _set)
     say.add_argument("granted", choices=["yes", "no"])
@@ -49,9 +49,7 @@ def register(commands: Any) -> None:
         parser.add_argument("--organisation", default="")
         parser.add_argument("--user", default="")
 
-    purge = _common(
-        commands.add_parser("purge", help="remove a user's data, and name what was trained on it")
-    )
+    purge = _common(commands.add_parser("purge"))
     which = purge.add_mutually_exclusive_group(required=True)
     which.add_argument("--user", default="")
     which.add_argument("--session", default="")
@@ -60,8 +58,8 @@ def register(commands: Any) -> None:
     purge.set_defaults(run=lambda options: _run(_purge, options))
 
 
-def _group(commands: Any, name: str, help: str) -> Any:
-    return commands.add_parser(name, help=help).add_subparsers(required=True, metavar="COMMAND")
+def _group(commands: Any, name: str) -> Any:
+    return commands.add_parser(name).add_subparsers(required=True, metavar="COMMAND")
 
 
 def _command(group: Any, name: str, help: str, command: Command) -> argparse.ArgumentParser:

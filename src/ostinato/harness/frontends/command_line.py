@@ -19,8 +19,8 @@ WRONG = 2
 
 def register(commands: "Commands[argparse.ArgumentParser]") -> None:
     """Add both to the command line."""
-    _code(commands.add_parser("code", help="let the agent work in a git repository"))
-    _session(commands.add_parser("session", help="look at recorded sessions of the agent"))
+    _code(commands.add_parser("code"))
+    _session(commands.add_parser("session"))
 
 
 def _code(code: argparse.ArgumentParser) -> None:

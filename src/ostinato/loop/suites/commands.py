@@ -53,7 +53,7 @@ class BenchOrder:
 
 def register(commands: Any) -> None:
     """Add `bench` and its commands to the subparsers of `ostinato`."""
-    parser = commands.add_parser("bench", help="measure versions on a suite of tasks, and tell them apart")
+    parser = commands.add_parser("bench")
     group = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_seal(group)
     _add_run(group)

@@ -20,7 +20,7 @@ DONE, WRONG = 0, 2
 
 def register(commands: Any) -> None:
     """Add `rewards` and its commands to the subparsers of `ostinato`."""
-    parser = commands.add_parser("rewards", help="what live sessions are worth, and why")
+    parser = commands.add_parser("rewards")
     group = parser.add_subparsers(required=True, metavar="COMMAND")
     explain = group.add_parser("explain", help="every part of a session's reward, its state and evidence")
     explain.add_argument("session")
