@@ -27,9 +27,9 @@ from ostinato.fleet.command_line import register as register_sandbox
 from ostinato.gateway.access.commands import register as register_accounts
 from ostinato.harness.frontends.acp.main import register as register_editor
 from ostinato.harness.frontends.command_line import register as register_agent
+from ostinato.laboratory import LABORATORY
 from ostinato.loop.init import register as register_init
 from ostinato.loop.mining.commands import register as register_mine
-from ostinato.loop.planner.commands import register as register_cluster
 from ostinato.loop.seen.commands import register as register_dashboard
 from ostinato.loop.suites.commands import register as register_bench
 from ostinato.loop.weights import register as register_weights
@@ -115,12 +115,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _expected(error: Exception) -> str | None:
     """Return the sentence that tells a person about `error`; None for a defect.
 
-    The error classes of this package are raised with a sentence that says what, where and what to do. An
-    operating system's error is expected when it names a file: one that is missing, read-only or full.
+    The error classes of this package and of the laboratory are raised with a sentence that says what, where
+    and what to do. An operating system's error is expected when it names a file: one that is missing,
+    read-only or full.
     """
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}"
-    return str(error) if type(error).__module__.partition(".")[0] == "ostinato" else None
+    return str(error) if type(error).__module__.partition(".")[0] in {"ostinato", LABORATORY} else None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -148,7 +149,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     register_dashboard(commands)
     register_arms(commands)
-    register_cluster(register_plan(commands))
+    register_plan(commands)
     register_cycle(commands)
     register_rewards(commands)
     register_bench(commands)
