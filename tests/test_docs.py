@@ -25,7 +25,7 @@ PAGES = sorted(
 HISTORY = {"CHANGELOG.md", "LOG.md"}
 """Pages that speak of files as they were."""
 PATH = re.compile(r"^(?:\./)?([\w.-]+(?:/[\w.*-]+)*/?)(?:::(\w+))?$")
-OURS = ("tests/", "benchmarks/", "experiments/", "fuzz/", "docs/", "src/", ".ci/")
+OURS = ("tests/", "benchmarks/", "experiments/", "fuzz/", "docs/", "src/", "lab/", ".ci/")
 ROOMS = {path.name for path in (ROOT / "src" / "ostinato").iterdir() if path.is_dir()}
 OF_A_TASK = {"tests/test.sh", "tests/test_hidden.py"}
 """Files of a Harbor task, not of this repository."""

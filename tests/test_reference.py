@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PACKAGE = ROOT / "src" / "ostinato"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
-CODE = ("src", "tests", "benchmarks", "experiments", "fuzz", "docs")
+CODE = ("src", "tests", "benchmarks", "experiments", "fuzz", "docs", "lab")
 OF_A_TASK = {"calc.py", "test_hidden.py"}
 """Files of the repositories that agents work on."""
 LINK = re.compile(r"!?\[[^\]\n]*\]\(([^)\s]+)\)")

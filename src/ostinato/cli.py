@@ -50,13 +50,6 @@ def _in(module: str) -> Register:
     return lambda commands: import_module(module).register(commands)
 
 
-def _plan(commands: Commands) -> None:
-    from ostinato.deploy.plan_commands import register
-    from ostinato.loop.planner.commands import register as register_cluster
-
-    register_cluster(register(commands))
-
-
 def _tasks(commands: Commands) -> None:
     from ostinato.mining.commands import register as register_mine
     from ostinato.sandbox.environment.commands import register as register_build
@@ -91,7 +84,7 @@ COMMANDS: Mapping[str, tuple[str, Register]] = {
     "dashboard": ("see sessions, versions and verdicts in a browser", _SEEN),
     "report": ("write a run as one file of HTML, for a chat or a paper", _SEEN),
     "arms": ("which engines serve which users", _in("ostinato.deploy.commands")),
-    "plan": ("how long a trial takes, or a cycle on other machines", _plan),
+    "plan": ("how long a trial takes, or a cycle on other machines", _in("ostinato.deploy.plan_commands")),
     "cycle": ("turn a run's cycle again and again, unattended", _in("ostinato.demo.cycle_commands")),
     "rewards": ("what live sessions are worth, and why", _in("ostinato.rewards.live.commands")),
     "bench": (
@@ -144,12 +137,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _expected(error: Exception) -> str | None:
     """Return the sentence that tells a person about `error`; None for a defect.
 
-    The error classes of this package are raised with a sentence that says what, where and what to do. An
+    The error classes of these packages are raised with a sentence that says what, where and what to do. An
     operating system's error is expected when it names a file: one that is missing, read-only or full.
     """
+    from ostinato.laboratory import LABORATORY
+
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}"
-    return str(error) if type(error).__module__.partition(".")[0] == "ostinato" else None
+    return str(error) if type(error).__module__.partition(".")[0] in {"ostinato", LABORATORY} else None
 
 
 def whole_parser() -> argparse.ArgumentParser:
