@@ -35,9 +35,8 @@ from ostinato.train.base import (
     record_of,
 )
 from ostinato.train.config import LearnerConfig, LearnerProcess
-from ostinato.train.figures.base import Outlet
 from ostinato.train.figures.batch_figures import step_figures
-from ostinato.train.figures.outlets import open_outlets
+from ostinato.train.figures.outlets import Outlet, open_outlets
 from ostinato.train.journal import Journal
 from ostinato.train.opened import opened
 from ostinato.train.process import Stop, run
