@@ -1,4 +1,4 @@
-"""Faults that the record or the verifier states: each with the exploit that its price invites, and a guard."""
+"""Faults that the record or the verifier states: each with the exploit that its price invites and a guard."""
 
 from collections.abc import Sequence
 
