@@ -32,8 +32,8 @@ def person_weights(people: Sequence[str], share: float) -> Floats:
 
     `people` names the person of each session. Where people are few, twice an equal part is the limit.
 
-    >>> person_weights(["ada"] * 6 + ["bob", "cyd", "dan", "eve"], 0.5)[0]
-    0.6666666666666666
+    >>> round(float(person_weights(["ada"] * 6 + ["bob", "cyd", "dan", "eve"], 0.5)[0]), 3)
+    0.667
     """
     if not people:
         return np.ones(0)
