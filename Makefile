@@ -1,35 +1,48 @@
-# `make demo` and `make test` need nothing but Python 3.11+ and git: each sets up .venv by itself.
+# Every target sets up what it needs on a bare machine: `make demo` and `make test` want Python 3.11+ and git alone.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo real real-short test test-browser test-clients test-gpu test-postgres test-ray test-sandboxes test-vllm wheel reference quick check lint types clean
+.PHONY: change check clean demo full lint quick real real-short reference test test-agent test-browser test-clients \
+	test-deep test-gpu test-postgres test-ray test-sandboxes test-vllm types wheel
 
 $(VENV)/demo.stamp: pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing ostinato into $(VENV): one to three minutes, once"
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[demo,code]'
+	$(PYTHON) tests/provision.py $(VENV) demo code
 	touch $@
 
 $(VENV)/dev.stamp: pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing ostinato and what its tests need into $(VENV): one to three minutes, once"
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(PYTHON) tests/provision.py $(VENV) dev
 	touch $@
 
 demo: $(VENV)/demo.stamp
 	$(BIN)/ostinato demo $(ARGS)
 
+# What protects a change, and everything: tests/stages.py has the list.
+change:
+	$(PYTHON) tests/stages.py change $(ARGS)
+
+full:
+	$(PYTHON) tests/stages.py full $(ARGS)
+
 test: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal --durations 20 $(ARGS)
 
-test-browser: $(VENV)/dev.stamp
-	$(BIN)/python -m tests.dashboard.install $(ARGS)
+# The tests of `make test`, the whole runs of studies and large corpora, and many more examples of each property.
+test-deep: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal --durations 20 -m "$(DEEP)" --hypothesis-profile deep $(ARGS)
+
+DEEP := not clients and not vllm and not machines and not real and not corpus and not ray and not postgres and not gpu
+
+test-agent: $(VENV)/dev.stamp
+	$(BIN)/python -m tests.clients.install --only @anthropic-ai/claude-code tests/clients/test_drive.py -k "claude or acp" $(ARGS)
 
 test-clients: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.clients.install $(ARGS)
+
+test-browser: $(VENV)/dev.stamp
+	$(BIN)/python -m tests.dashboard.install $(ARGS)
 
 test-vllm: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.vllm.install $(ARGS)
@@ -41,7 +54,7 @@ test-ray: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.loop.placement.install $(ARGS)
 
 test-postgres: $(VENV)/dev.stamp
-	$(BIN)/python -m tests.store.install $(ARGS)
+	$(BIN)/python -m tests.store.install --numprocesses auto $(ARGS)
 
 real: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.real.install
@@ -61,7 +74,7 @@ reference: $(VENV)/dev.stamp
 	$(BIN)/python docs/reference/make.py
 
 quick: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest --numprocesses auto -m "not slow and not machines and not clients and not vllm and not real and not corpus and not ray and not postgres" $(ARGS)
+	$(BIN)/python -m pytest --numprocesses auto -m "$(DEEP) and not deep and not slow" $(ARGS)
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

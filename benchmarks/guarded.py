@@ -25,7 +25,7 @@ from fuzz.tasks_on_disk import write_suite
 from benchmarks.measure import Cpu, Figure, Run, quantile, ratios, table
 from ostinato.sandbox import Backend, Exam, Limits, Spec
 from ostinato.sandbox.choose import choose_backend
-from ostinato.sandbox.exam.guarded_exam import lay_out
+from ostinato.sandbox.exam.guarded.exam import lay_out
 from ostinato.sandbox.exam.verifier import Verifier
 from ostinato.types import Task
 

@@ -1,17 +1,16 @@
-"""The cost of one session to the ledger, the scheduler and the chain of weights, by how many are in flight.
+"""The cost of one session to the ledger and the chain of weights, by how many are in flight.
 
     python -m benchmarks.plan_scale [--json] [--sizes 100 1000 10000 100000] [--engines 100 1000 10000]
                                     [--plot docs/plan-scale.svg]
 
-The real classes on one core: `Slots` and `Ledger` on a SQLite file, the fleet's `Scheduler`, and
-`Subscriber`s and `Mirror`s of a published chain. So many sessions are put in flight first; then the marginal
+The real classes on one core: `Slots` and `Ledger` on a SQLite file, and `Subscriber`s and
+`Mirror`s of a published chain. So many sessions are put in flight first; then the marginal
 cost of more is measured, in CPU seconds of this process. Engines and regions do not run: each is a reader
 with weights of its own, or a bucket.
 """
 
 import argparse
 import os
-import random
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -25,8 +24,6 @@ import numpy as np
 import torch
 
 from benchmarks.measure import Run
-from ostinato.fleet.scheduler.scheduler import Scheduler
-from ostinato.fleet.scheduler.types import Placement, PlacementRequest, Size
 from ostinato.store import Ledger, Objects, Store
 from ostinato.store.ledger.slot_rows import Slot, SlotState
 from ostinato.store.ledger.slots import Slots
@@ -37,8 +34,6 @@ from ostinato.types import Group, Sample
 SIZES, ENGINES, REGIONS = (100, 1_000, 10_000, 100_000), (100, 1_000, 10_000), (1, 10, 100)
 GROUP, PROBES, BATCH = 8, 50, 10
 """Sessions of a group; groups that are measured; groups of a step."""
-NODE = Size(64_000, 256 * 1024, 1000 * 1024)
-POD = Size(1_000, 2_048, 2_048)
 
 
 def ledger(sessions: int, folder: Path) -> float:
@@ -82,29 +77,6 @@ def probe(slots: Slots, book: Ledger, prompt: str) -> None:
         for i in range(GROUP)
     ]
     assert book.offer(Group(id=f"g/{prompt}", prompt=prompt, samples=tuple(rows), rewards=(1.0,) * GROUP))
-
-
-def dispatcher(sessions: int, _: Path) -> float:
-    """Return CPU seconds to place, confirm and end one sandbox, with so many on nodes of 64 cores."""
-    now = [0.0]
-    scheduler = Scheduler(clock=lambda: now[0], chance=random.Random(0))
-    for number in range(max(4, sessions // 60)):
-        scheduler.join(f"n{number}", NODE)
-
-    def place(name: str) -> None:
-        request = PlacementRequest(id=name, template="t", size=POD, deadline_s=900.0)
-        while not isinstance(scheduler.place(request), Placement):
-            now[0] += 0.5
-        scheduler.started(name, 0.01)
-        now[0] += 0.002
-
-    for number in range(sessions):
-        place(f"there/{number}")
-    count, start = 2_000, time.process_time()
-    for number in range(count):
-        place(f"probe/{number}")
-        scheduler.ended(f"probe/{number}")
-    return (time.process_time() - start) / count
 
 
 def chain(engines: int, folder: Path) -> float:
@@ -180,7 +152,6 @@ def draw(found: dict[str, dict[int, float]], path: Path) -> None:
 def scale(sizes: Sequence[int], engines: Sequence[int]) -> dict[str, dict[int, float]]:
     return {
         "ledger, a session": measured(ledger, sizes),
-        "scheduler, a sandbox": measured(dispatcher, sizes),
         "chain, an engine": measured(chain, engines),
         "chain, a region": measured(mirrors, REGIONS),
     }

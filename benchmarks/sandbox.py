@@ -43,11 +43,10 @@ from typing import Any
 from benchmarks.measure import Cpu, Figure, Run, quantile, table
 from benchmarks.sandbox_peers import BWRAP, RUNSC, Row, command_peer, starts, swerex_peer
 from benchmarks.verify import CALC, make_task
-from ostinato.fleet.choose import KINDS
 from ostinato.sandbox import Backend, Sandbox, SandboxError, SnapshotKind, Spec, Unsupported
 from ostinato.sandbox.backends.vm.sandbox import VmSandbox
 from ostinato.sandbox.base import Egress
-from ostinato.sandbox.choose import probe
+from ostinato.sandbox.choose import KINDS, probe
 from ostinato.sandbox.exam.verifier import Verifier
 
 KEYS = (

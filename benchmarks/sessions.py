@@ -42,22 +42,22 @@ from benchmarks.measure import Cpu, Run, table
 from benchmarks.tasks import download, mine, solution
 from ostinato.deploy.statistics import wilson
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
-from ostinato.fleet.choose import choose_backend
 from ostinato.harness.frontends.code import CodeRequest, code
 from ostinato.harness.profiles.prompt import SYSTEM
 from ostinato.harness.session_log import Sessions
 from ostinato.harness.tools.definitions import TOOLS
 from ostinato.harness.workspace.workbench import Options
-from ostinato.loop.mining.mine import Miner, MiningConfig
-from ostinato.loop.mining.sessions import SessionMiner
-from ostinato.loop.mining.trials import LIMITS
+from ostinato.mining.mine import Miner, MiningConfig
+from ostinato.mining.present import without
+from ostinato.mining.sessions import SessionMiner
+from ostinato.mining.trials import LIMITS
 from ostinato.model.families import HermesRenderer, skeletons
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.sandbox.base import Backend, Spec
-from ostinato.sandbox.exam.runners.base import hidden_files
+from ostinato.sandbox.choose import choose_backend
+from ostinato.sandbox.exam.guarded.runners.base import hidden_files
 from ostinato.store import Store
 from ostinato.store.accounts import hash_key
-from ostinato.tasks.mining.hide import without
 from ostinato.tasks.source import FolderSource
 from ostinato.types import Arm, Task
 

@@ -1,13 +1,12 @@
 """Thousands of sandboxes, created, used, killed at random and destroyed: does anything leak?
 
-    python -m benchmarks.soak [--cycles 10000] [--backend ns|…|served] [--at-once 4] [--seed 1] [--json]
+    python -m benchmarks.soak [--cycles 10000] [--backend ns|…] [--at-once 4] [--seed 1] [--json]
 
 Each cycle draws the fate of its sandbox: used and destroyed, abandoned in the middle of a command, forked,
 snapshot and restored, examined, its processes killed from outside, or the zygote under all of them killed.
-Every call must return or raise SandboxError. `served` puts a scheduler and a node between, processes of their
-own that are killed as well, and restarted on the state they left. In the end the backend is closed, and
-everything that did not exist before counts as a leak: processes (orphans are adopted here), mounts, control
-groups, network namespaces, files in the temporary directory, open files, sandboxes of the node.
+Every call must return or raise SandboxError. In the end the backend is closed, and everything that did not
+exist before counts as a leak: processes (orphans are adopted here), mounts, control groups, network
+namespaces, files in the temporary directory, open files.
 """
 
 import argparse
@@ -16,22 +15,16 @@ import os
 import random
 import resource
 import signal
-import socket
-import subprocess
-import sys
 import tempfile
 import time
 import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 from benchmarks.measure import Run, table
 from benchmarks.verify import CALC, make_task
-from ostinato.fleet.client.backend import RemoteBackend
-from ostinato.fleet.client.client import SandboxClient
 from ostinato.sandbox import Backend, Limits, Sandbox, SandboxError, Spec
 from ostinato.sandbox.base import Egress
 from ostinato.sandbox.choose import choose_backend
@@ -51,9 +44,8 @@ _KNOCK = 'import socket; socket.create_connection(("127.0.0.1", 3128), 5).sendal
 class Soak:
     """The cycles, and the counts of what happened in them."""
 
-    def __init__(self, backend: Backend, task: Task, seed: int, servers: "Servers | None" = None) -> None:
+    def __init__(self, backend: Backend, task: Task, seed: int) -> None:
         self._backend = backend
-        self._servers = servers
         self._task = task
         self._random = random.Random(seed)
         self._verifier = Verifier(backend, LIMITS)
@@ -68,16 +60,12 @@ class Soak:
             "with egress": (3, self._let_out),
             "zygote killed": (1, self._kill_zygote),
         }
-        if servers is not None:
-            self._kinds |= {name: (1, partial(self._kill_server, name)) for name in servers.names}
 
     async def cycle(self) -> None:
         """Run one sandbox through its fate; an error about a killed one is counted, any other is raised."""
         weights = [weight for weight, _ in self._kinds.values()]
         (kind,) = self._random.choices(list(self._kinds), weights)
         self.counts[kind] += 1
-        if self._servers is not None:
-            await self._servers.wait_ready()
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await self._kinds[kind][1]()
@@ -126,17 +114,6 @@ class Soak:
         finally:
             await sandbox.destroy()
 
-    async def _kill_server(self, name: str) -> None:
-        assert self._servers is not None
-        sandbox = await self._open()
-        try:
-            running = asyncio.create_task(sandbox.exec("sleep 0.05"))
-            self._servers.kill(name)
-            await running
-        finally:
-            await self._servers.wait_ready()
-            await sandbox.destroy()
-
     async def _fork(self) -> None:
         sandbox = await self._open()
         try:
@@ -176,101 +153,6 @@ class Soak:
             await sandbox.exec(f"python -c '{_KNOCK}'")
         finally:
             await sandbox.destroy()
-
-
-class Servers:
-    """A node and a scheduler in front of it, which restart on their state after a kill."""
-
-    def __init__(self, state: Path) -> None:
-        self._state = state
-        self._ports = {name: _free_port() for name in ("node", "scheduler")}
-        self._running: dict[str, subprocess.Popen[bytes]] = {}
-        self._keeper: asyncio.Task[None] | None = None
-
-    @property
-    def names(self) -> dict[str, str]:
-        """The names of the cycles that kill one of them."""
-        return {f"{name} killed": name for name in self._ports}
-
-    async def start(self) -> Backend:
-        """Start both and return a client when both respond."""
-        self._keeper = asyncio.create_task(self._keep())
-        await self.wait_ready()
-        return await RemoteBackend.connect(self._url("scheduler"), self._key("scheduler"))
-
-    async def _keep(self) -> None:
-        while True:
-            for name in self._ports:
-                process = self._running.get(name)
-                if process is None or process.poll() is not None:
-                    self._running[name] = await asyncio.to_thread(self._spawn, name)
-            await asyncio.sleep(0.05)
-
-    def _spawn(self, name: str) -> "subprocess.Popen[bytes]":
-        words = ["node"]
-        if name == "scheduler":
-            words = ["serve", "--node", self._url("node"), "--cpu-limit", "2", "--memory-overcommit", "8"]
-            words += ["--node-key-file", str(self._key_file("node"))]
-        place = ["--state", str(self._state / name), "--port", str(self._ports[name])]
-        command = [sys.executable, "-m", "ostinato", "sandbox", *words, *place]
-        return subprocess.Popen(command, stdout=subprocess.DEVNULL)
-
-    def _url(self, name: str) -> str:
-        return f"http://127.0.0.1:{self._ports[name]}"
-
-    def _client(self, name: str) -> SandboxClient:
-        return SandboxClient(self._url(name), self._key(name))
-
-    def _key(self, name: str) -> str:
-        return self._key_file(name).read_text()
-
-    def _key_file(self, name: str) -> Path:
-        key = self._state / name / "key"
-        while not key.exists():
-            time.sleep(0.05)
-        return key
-
-    async def wait_ready(self) -> None:
-        """Wait until both respond. Raises TimeoutError after `PATIENCE_S`."""
-        async with asyncio.timeout(PATIENCE_S):
-            while not all([await self._answers(name) for name in self._ports]):  # noqa: ASYNC110 - they are other processes
-                await asyncio.sleep(0.05)
-
-    async def _answers(self, name: str) -> bool:
-        if name not in self._running:
-            return False
-        client = await asyncio.to_thread(self._client, name)
-        try:
-            await client.call("GET", "/node", within_s=5.0)
-        except SandboxError:
-            return False
-        finally:
-            await client.aclose()
-        return True
-
-    async def left(self) -> int:
-        """Return the number of remaining sandboxes, after a wait for late ends."""
-        client, deadline = self._client("scheduler"), time.monotonic() + SETTLE_S
-        while (left := len(await client.call("GET", "/sandboxes"))) and time.monotonic() < deadline:  # noqa: ASYNC110
-            await asyncio.sleep(0.2)
-        await client.aclose()
-        return left
-
-    def kill(self, name: str) -> None:
-        self._running[name.removesuffix(" killed")].kill()
-
-    async def aclose(self) -> None:
-        """End both as an operator would."""
-        assert self._keeper is not None
-        self._keeper.cancel()
-        for process in reversed(self._running.values()):
-            process.terminate()
-            await asyncio.to_thread(process.wait)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return int(sock.getsockname()[1])
 
 
 def descendants(root: int) -> set[int]:
@@ -350,18 +232,12 @@ async def main(run: Run) -> None:
         tempfile.tempdir = os.environ["TMPDIR"] = str(temporary)
         await asyncio.to_thread(time.sleep, 0)  # the loop's own threads and files are not leaks
         before, start = resources(temporary), time.monotonic()
-        servers = Servers(Path(directory, "state")) if options.backend == "served" else None
-        backend = await (choose_backend(options.backend) if servers is None else servers.start())
-        soak = Soak(backend, task, options.seed, servers)
+        backend = await choose_backend(options.backend)
+        soak = Soak(backend, task, options.seed)
         remaining = iter(range(options.cycles))
-        try:
-            await asyncio.gather(*(_drive(soak, remaining) for _ in range(options.at_once)))
-            await backend.aclose()
-            left = 0 if servers is None else await servers.left()
-        finally:
-            if servers is not None:
-                await servers.aclose()
-        leaks = await settled(before, temporary) | ({"sandboxes": left} if left else {})
+        await asyncio.gather(*(_drive(soak, remaining) for _ in range(options.at_once)))
+        await backend.aclose()
+        leaks = await settled(before, temporary)
         tempfile.tempdir = None
     rows = [[name, str(count)] for name, count in sorted(soak.counts.items())]
     table(

@@ -27,12 +27,12 @@ from random import Random
 from typing import Any
 
 from benchmarks.measure import Cpu, ratios
-from ostinato.fleet.choose import choose_backend
-from ostinato.loop.mining.mine import Miner, MiningConfig
-from ostinato.loop.mining.trials import LIMITS
+from ostinato.mining.mine import Miner, MiningConfig
+from ostinato.mining.trials import LIMITS
 from ostinato.sandbox.base import Backend, Spec
-from ostinato.sandbox.exam.runners.base import hidden_files
-from ostinato.sandbox.exam.suite import Suite
+from ostinato.sandbox.choose import choose_backend
+from ostinato.sandbox.exam.guarded.runners.base import hidden_files
+from ostinato.sandbox.exam.guarded.suite import Suite
 from ostinato.sandbox.exam.verifier import Verifier
 from ostinato.tasks.source import FolderSource
 from ostinato.types import Task

@@ -14,11 +14,11 @@ from fuzz.rollout_ids import RESULT_END, sampled_spans
 from transformers import PreTrainedTokenizerBase
 
 from benchmarks.trl_floor import Floor
-from ostinato.fleet.choose import choose_backend
 from ostinato.harness.conversation import Outcome
 from ostinato.harness.episode import CardUser, changes_left, verified
 from ostinato.harness.execute import Executor
 from ostinato.sandbox.base import Backend, Sandbox, Spec
+from ostinato.sandbox.choose import choose_backend
 from ostinato.sandbox.exam.verdict_memory import RememberingVerifier
 from ostinato.sandbox.exam.verifier import Verifier
 from ostinato.tasks.base import load_task

@@ -1,5 +1,6 @@
 """A run with everything real but the model: a scripted policy stands behind the gateway."""
 
+import shutil
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -19,6 +20,8 @@ from ostinato.tasks.pebble import Pebble
 from ostinato.tasks.teaching.habits import call
 from ostinato.types import TEACHER_VERSION, Arm, GenerateRequest
 
+STARTS: dict[tuple[str, ...], Path] = {}
+"""A copy of the start checkpoint that a run of this process made, by its profiles. Each takes seconds."""
 Mind = Callable[[str, int], str]
 """From a session's id and the number of its turns so far to the next assistant text."""
 
@@ -41,7 +44,12 @@ async def circle(
     shape = replace(config.model.shape, hidden_size=16, heads=1, kv_heads=1, head_dim=8)
     config = replace(config, model=replace(config.model, shape=shape))
     run = open_run(Run(directory=directory / "run"), config, fresh=False).run
-    await prepare(config, run)
+    made = STARTS.setdefault(profiles, directory / "start")
+    if not made.exists():
+        await prepare(config, run)
+        shutil.copytree(run.checkpoint(START), made)
+    else:
+        shutil.copytree(made, run.checkpoint(START))
     tokenizer, renderer = load_wire(run.checkpoint(START))
 
     async def policy(request: GenerateRequest) -> tuple[int, ...]:

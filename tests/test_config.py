@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from hypothesis import HealthCheck, given
-from hypothesis import settings as hypothesis_settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.config import NO_SETTING, ConfigError, dump, dump_tables, load, read, secret, settings_of
@@ -68,7 +67,6 @@ def refusal(*overrides: str) -> str:
 
 
 @given(CONFIGS)
-@hypothesis_settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_what_is_dumped_loads_back_equal(tmp_path_factory: pytest.TempPathFactory, config: Run) -> None:
     path = tmp_path_factory.getbasetemp() / "run.toml"
     path.write_text(dump(config))

@@ -76,7 +76,7 @@ async def messages(url: str) -> str:
 
 async def signals_of(store: Store, kind: SignalKind) -> list[Signal]:
     """Wait for a signal of that kind, and return all of them."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         while not (signals := [signal for signal in store.signals(SESSION) if signal.kind is kind]):
             await asyncio.sleep(0.1)
     return signals
@@ -84,7 +84,7 @@ async def signals_of(store: Store, kind: SignalKind) -> list[Signal]:
 
 async def ended(store: Store) -> Ending:
     """Wait until the session has ended, and return its ending."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         while (session := store.session(SESSION)) is None or session.ending is None:
             await asyncio.sleep(0.1)
     return session.ending

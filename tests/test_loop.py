@@ -1,4 +1,4 @@
-"""The whole circle in small, with processes killed in the middle and a run interrupted and resumed.
+"""The whole circle in small, with processes killed in the middle; `make wheel` kills and resumes a run.
 
 Covers loop/circle.py, loop/stages/problems.py,
 loop/stages/teach.py, loop/stages/practise.py, demo/commands.py and demo/report.py.
@@ -90,26 +90,6 @@ async def test_the_circle_turns_though_every_process_is_killed_once(tmp_path: Pa
     assert "Held-out tasks solved" in (directory / "report.html").read_text()
 
 
-async def test_an_interrupted_run_goes_on_and_accounts_for_everything(tmp_path: Path) -> None:
-    directory = tmp_path / "run"
-    command = [sys.executable, "-m", "ostinato.cli", "demo", "--directory", str(directory)]
-    command += ["--config", str(SMALL)]
-    process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.DEVNULL)
-    for sign in (("stages", "before.json"), ("learner-practice", "learner.jsonl")):
-        while not directory.joinpath(*sign).exists():
-            assert process.returncode is None
-            await asyncio.sleep(0.05)
-    process.kill()
-    await process.wait()
-    while pids("ostinato.engine.server", directory) or pids("ostinato.train.learner", directory):
-        await asyncio.sleep(0.05)
-    taught = (directory / "stages" / "teach.json").read_text()
-    report = await turn(directory)
-    assert (directory / "stages" / "teach.json").read_text() == taught
-    assert report["integrity"]["turns_unaccounted"] == 0
-    assert report["integrity"]["prompts_trained_twice"] == 0
-
-
 def in_the_background() -> None:
     """Ignore SIGINT, as a shell does for a command that ends in `&`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -126,7 +106,7 @@ async def test_ctrl_c_stops_everything(tmp_path: Path, number: signal.Signals) -
         assert process.returncode is None
         await asyncio.sleep(0.05)
     process.send_signal(number)
-    assert await asyncio.wait_for(process.wait(), 60) == 130
+    assert await asyncio.wait_for(process.wait(), 300) == 130
     for module in ("ostinato.train.sft", "ostinato.gateway.server"):
         assert not pids(module, directory)
 

@@ -4,9 +4,8 @@ import html
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 from ostinato import types
 
@@ -14,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PACKAGE = ROOT / "src" / "ostinato"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
-CODE = ("src", "tests", "benchmarks", "experiments", "fuzz", "docs")
+CODE = ("src", "tests", "benchmarks", "experiments", "fuzz", "docs", "lab")
 OF_A_TASK = {"calc.py", "test_hidden.py"}
 """Files of the repositories that agents work on."""
 LINK = re.compile(r"!?\[[^\]\n]*\]\(([^)\s]+)\)")
@@ -25,28 +24,30 @@ def prose(page: Path) -> str:
     return re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.DOTALL)
 
 
+@cache
 def anchors(page: Path) -> set[str]:
     """Return the anchors that GitHub gives to the headings of a page."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_leads_somewhere(page: Path) -> None:
-    for target in LINK.findall(prose(page)):
-        if "://" not in target:
-            path, _, anchor = target.partition("#")
-            linked = page.parent / path if path else page
-            assert linked.exists(), target
-            assert not anchor or anchor in anchors(linked), target
+def test_every_link_leads_somewhere() -> None:
+    for page in PAGES:
+        for target in LINK.findall(prose(page)):
+            if "://" not in target:
+                path, _, anchor = target.partition("#")
+                linked = page.parent / path if path else page
+                assert linked.exists(), f"{page}: {target}"
+                assert not anchor or anchor in anchors(linked), f"{page}: {target}"
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: str(page.relative_to(DOCS)))
-def test_every_source_file_that_is_named_exists(page: Path) -> None:
+def test_every_source_file_that_is_named_exists() -> None:
     """A page often names a file of its room alone, as `ledger.py`, or with a part of its path."""
-    named = set(re.findall(r"`((?:[\w-]+/)*\w+\.py)`", page.read_text())) - OF_A_TASK
-    files = [path.relative_to(ROOT) for folder in CODE for path in (ROOT / folder).rglob("*.py")]
-    assert not [name for name in named if not any(path.match(name) for path in files)]
+    files = [str(path.relative_to(ROOT)) for folder in CODE for path in (ROOT / folder).rglob("*.py")]
+    parts = {file.split("/", depth)[-1] for file in files for depth in range(file.count("/") + 1)}
+    for page in DOCS.rglob("*.md"):
+        named = set(re.findall(r"`((?:[\w-]+/)*\w+\.py)`", page.read_text())) - OF_A_TASK
+        assert not named - parts, page
 
 
 def test_the_index_lists_every_page() -> None:
@@ -64,6 +65,13 @@ def test_the_reference_is_what_the_code_says() -> None:
     command = [sys.executable, str(DOCS / "reference" / "make.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_argument_of_every_command_has_its_meaning() -> None:
+    page = (DOCS / "reference" / "commands.md").read_text()  # which the test above holds equal to the parsers
+    rows = re.findall(r"^\| (`.+?`) \|.*\| *(.*?) *\|$", page, re.MULTILINE)
+    assert len(rows) > 100
+    assert not [argument for argument, meaning in rows if not meaning]
 
 
 def test_the_readme_names_every_room_once() -> None:

@@ -2,22 +2,30 @@
 
 The wheel is built from the files that git knows and installed into an empty virtual environment outside
 of any clone, first alone, then with the dependencies of the demo. There the demo runs from an empty
-directory, with the settings of `small.toml`. The wheel is left in `dist/`.
+directory, with the settings of `small.toml`: it is killed while it practises, and goes on. The wheel is left
+in `dist/`.
 """
 
+import contextlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.provision import CONSTRAINTS, ROOT, environment, install
+
 SMALL = ROOT / "tests" / "small.toml"
-CONSTRAINTS = ROOT / "constraints.txt"
+BEGUN = (("stages", "before.json"), ("learner-practice", "learner.jsonl"))
+"""The files of a run that practises."""
+PATIENCE_S = 900
 INTEGRITY = ("turns_unaccounted", "prompts_trained_twice", "digest_mismatches", "requests_failed_by_swap")
 
 
@@ -25,18 +33,18 @@ def main() -> int:
     """Return 0 when the wheel works, 1 with a sentence when it does not."""
     try:
         with tempfile.TemporaryDirectory(prefix="ostinato-wheel-") as place:
-            programs = environment(Path(place) / "venv")
-            wheel = build(programs, Path(place))
+            python = environment(Path(place) / "venv")
+            wheel = build(python, Path(place))
             check_contents(wheel)
-            pip(programs, "install", "--constraint", str(CONSTRAINTS), str(wheel))
-            run([str(programs / "ostinato"), "--help"], Path(place), {"PATH": os.environ["PATH"]})
-            pip(programs, "install", "--constraint", str(CONSTRAINTS), f"{wheel}[demo]")
-            check_demo(programs, Path(place))
+            install(python, "--constraint", str(CONSTRAINTS), str(wheel), quiet=True)
+            run([str(python.with_name("ostinato")), "--help"], Path(place), {"PATH": os.environ["PATH"]})
+            install(python, "--constraint", str(CONSTRAINTS), f"{wheel}[demo]", quiet=True)
+            check_demo(python.parent, Path(place))
             kept = Path(shutil.copy(wheel, made(ROOT / "dist")))
     except (AssertionError, subprocess.CalledProcessError) as error:
         print(f"wheel: {error}", file=sys.stderr)
         return 1
-    print(f"wheel: {kept.relative_to(ROOT)} holds every module, installs, and runs a demo outside of a clone")
+    print(f"wheel: {kept.relative_to(ROOT)} is whole; outside of a clone its demo was killed and went on")
     return 0
 
 
@@ -45,43 +53,34 @@ def made(directory: Path) -> Path:
     return directory
 
 
-def environment(place: Path) -> Path:
-    """Return the folder of programs of a new virtual environment."""
-    subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
-    return place / "bin"
-
-
-def pip(programs: Path, *arguments: str) -> None:
-    """Run pip quietly. Raises CalledProcessError when it fails."""
-    subprocess.run([str(programs / "python"), "-m", "pip", "--quiet", *arguments], check=True)
-
-
 def tracked() -> list[str]:
     """Return the files of the repository, as paths from its root."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True)
     return [name for name in listed.stdout.split("\0") if name and (ROOT / name).exists()]
 
 
-def build(programs: Path, place: Path) -> Path:
+def build(python: Path, place: Path) -> Path:
     """Return the wheel of the tracked files; a copy is built, so that no old `build/` gets into it."""
     source = place / "source"
     for name in tracked():
         shutil.copy(ROOT / name, made((source / name).parent))
-    pip(programs, "wheel", "--no-deps", "--wheel-dir", str(place), str(source))
+    command = [str(python), "-m", "pip", "--quiet", "wheel", "--no-deps", "--wheel-dir", str(place)]
+    subprocess.run([*command, str(source)], check=True)
     return next(place.glob("ostinato-*.whl"))
 
 
 def check_contents(wheel: Path) -> None:
-    """Raise AssertionError unless every file of the package, and nothing of the tests, is in the wheel."""
+    """Raise AssertionError unless every file of both packages, and nothing of the tests, is in the wheel."""
     inside = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    wanted = {name.removeprefix("src/") for name in tracked() if name.startswith("src/ostinato/")}
+    packages = ("src/ostinato/", "lab/ostinato_lab/")
+    wanted = {name.partition("/")[2] for name in tracked() if name.startswith(packages)}
     assert {Path(name).name for name in wanted} >= {"kernel.c", "py.typed"}
     assert not wanted - inside, f"the wheel lacks {sorted(wanted - inside)}"
     assert not inside - wanted, f"the wheel holds {sorted(inside - wanted)}, which the clone does not"
 
 
 def check_demo(programs: Path, place: Path) -> None:
-    """Raise AssertionError unless the demo ends well in an empty directory, without a way to the clone."""
+    """Raise AssertionError unless a demo that is killed goes on and ends well, without a way to the clone."""
     empty = made(place / "empty")
     settings = shutil.copy(SMALL, made(place / "settings"))
     variables = {"PATH": f"{programs}:{os.environ['PATH']}", "HOME": str(made(place / "home"))}
@@ -89,12 +88,41 @@ def check_demo(programs: Path, place: Path) -> None:
     where = "import ostinato; print(ostinato.__file__)"
     imported = run([str(programs / "python"), "-c", where], empty, variables)
     assert imported.startswith(str(programs.parent)), f"ostinato is imported from {imported}"
+    folder = empty / "runs" / "demo"
     command = [str(programs / "ostinato"), "demo", "--config", str(settings), "--json"]
+    kill_in_practice([*command, "--directory", str(folder)], empty, variables, folder)
+    taught = (folder / "stages" / "teach.json").read_text()
     whole = json.loads(run(command, empty, variables).splitlines()[-1])["integrity"]
     wrong = {name: whole[name] for name in INTEGRITY if whole[name]}
-    assert not wrong, f"the demo ran, but not whole: {wrong}"
+    assert not wrong, f"the demo went on, but not whole: {wrong}"
+    assert (folder / "stages" / "teach.json").read_text() == taught, "the demo taught a second time"
     for name in ("report.md", "report.html"):
-        assert (empty / "runs" / "demo" / name).exists(), f"the demo wrote no {name}"
+        assert (folder / name).exists(), f"the demo wrote no {name}"
+
+
+def kill_in_practice(command: list[str], directory: Path, variables: Mapping[str, str], folder: Path) -> None:
+    """Start a run, kill it by SIGKILL once it practises, and wait until its services ended by themselves."""
+    process = subprocess.Popen(command, cwd=directory, env=variables, stdout=subprocess.DEVNULL)
+    until = time.monotonic() + PATIENCE_S
+    while not all(folder.joinpath(*sign).exists() for sign in BEGUN):
+        assert process.poll() is None, f"the demo ended with {process.returncode} before it practised"
+        assert time.monotonic() < until, f"the demo did not practise within {PATIENCE_S} s"
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    while left := services(folder):
+        assert time.monotonic() < until, f"services of a killed demo go on: {left}"
+        time.sleep(0.05)
+
+
+def services(folder: Path) -> list[str]:
+    """Return the command lines of the processes that name the folder of a run."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            found += [" ".join(words)] * any(str(folder) in word for word in words)
+    return found
 
 
 def run(command: list[str], directory: Path, variables: Mapping[str, str]) -> str:

@@ -31,12 +31,9 @@ VARIABLES = {
     "OSTINATO_JUDGE_KEY": "API key of the model that reads people's follow-ups (`live.judge`)",
     "OSTINATO_KEY": "API key for the gateway and for the search service",
     "OSTINATO_LAUNCHER": "process id of what started the ranks of a trainer, which end with it",
-    "OSTINATO_NODE_KEY": "key that a sandbox server sends to its nodes",
     "OSTINATO_REMOTE_KEY": "API key of a vLLM that is already there (`ostinato serve --engine`)",
     "OSTINATO_SAMPLER_KEY": "a sampler's key of the gateway, which the run gives it",
     "OSTINATO_SAMPLER_SEARCH_KEY": "a sampler's key of the search service, which the run gives it",
-    "OSTINATO_SANDBOX_KEY": "key for a sandbox server",
-    "OSTINATO_SANDBOX_URL": "address of a sandbox server",
     "OSTINATO_SEARCH_URL": "address of the search service; without it the agent has no `semantic_search`",
     "OSTINATO_STATE": "folder for sessions and checkpoints (default: `~/.local/state/ostinato`)",
     "OSTINATO_URL": "address of the gateway",
@@ -143,7 +140,7 @@ def commands_page() -> str:
     """Return the page of commands and environment variables."""
     for name in VARIABLES:  # defaults of the code, not of the shell that runs this
         os.environ.pop(name, None)
-    from ostinato.cli import _parser  # builds its defaults from the environment
+    from ostinato.cli import whole_parser  # builds its defaults from the environment
 
     found = variables()
     if found.keys() - INTERNAL != VARIABLES.keys():
@@ -157,7 +154,7 @@ def commands_page() -> str:
             "# Commands",
             "Generated from the code by `make reference`; do not edit. A usage line names what must be given."
             " Exit status: 0 done, 1 the work failed, 2 the request was wrong, 130 interrupted.",
-            *command("ostinato", _parser(), "", 2),
+            *command("ostinato", whole_parser(), "", 2),
             "## Environment variables",
             "A key is never an argument, because arguments are visible to every user of a machine.",
             table(("variable", "read by", "meaning"), rows),

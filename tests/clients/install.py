@@ -4,11 +4,12 @@ import json
 import shutil
 import subprocess
 import sys
-import venv
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.clients.alone import execute_alone
+from tests.provision import environment
+from tests.provision import install as packages
 
 ROOT = Path(__file__).parents[2] / ".clients"
 PATIENCE_S = 900
@@ -78,10 +79,12 @@ def install(package: Package) -> str | None:
 
 
 def _pip(package: Package) -> str | None:
-    venv.create(package.home, with_pip=True, symlinks=True)
-    command = [str(package.home / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check"]
-    problem = _run([*command, f"{package.name}=={package.version}"])
-    return problem or (_run([*command, *package.beside]) if package.beside else None)
+    python, wanted = environment(package.home), [f"{package.name}=={package.version}", *package.beside]
+    try:
+        packages(python, *wanted, quiet=True)
+    except subprocess.CalledProcessError as error:
+        return f"`{' '.join(map(str, error.cmd))}` failed"
+    return None
 
 
 def _npm(package: Package) -> str | None:
@@ -105,16 +108,21 @@ def _run(command: list[str]) -> str | None:
 def main(arguments: list[str]) -> int:
     """Install what is missing, then run the tests where there is nothing but loopback.
 
-    Return 1 when a client cannot be installed: a test that was skipped shows nothing.
+    `--only PACKAGE` in front of pytest's arguments installs one of the packages. Return 1 when a client
+    cannot be installed: a test that was skipped shows nothing.
     """
-    problems = {package.name: install(package) for package in PACKAGES.values()}
+    wanted = [*PACKAGES]
+    if arguments[:1] == ["--only"]:
+        wanted, arguments = arguments[1:2], arguments[2:]
+    problems = {name: install(PACKAGES[name]) for name in wanted}
     for name, problem in problems.items():
         print(f"{name} {PACKAGES[name].version}: {problem or 'installed'}", flush=True)
     if not any(problems.values()):
         # Without namespaces the tests say why they are skipped.
-        execute_alone([sys.executable, "-m", "pytest", "-m", "clients", *arguments])
+        tests = arguments or ["tests/clients"]
+        execute_alone([sys.executable, "-m", "pytest", "-m", "clients", *tests])
     return 1
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:] or ["tests/clients"]))
+    sys.exit(main(sys.argv[1:]))

@@ -22,10 +22,9 @@ from ostinato.edits.install.claude import install_claude
 from ostinato.edits.install.git_hooks import find, install, uninstall
 from ostinato.harness.session_log import Sessions
 from ostinato.loop.config import LiveConfig
-from ostinato.loop.mining.mine import Miner, MiningConfig
-from ostinato.loop.mining.outside import outside_sessions
-from ostinato.loop.mining.sessions import SessionMiner
 from ostinato.loop.trial import CHALLENGER, CHAMPION, judged, planned
+from ostinato.mining.mine import Miner, MiningConfig
+from ostinato.mining.sessions import SessionMiner, outside_sessions
 from ostinato.model.config import ModelConfig
 from ostinato.model.decoder import Decoder
 from ostinato.model.tokenizer import Tokenizer

@@ -103,7 +103,7 @@ async def test_a_slow_decision_is_asked_for_less_often_and_words_are_heard_meanw
         say(store, CycleAction.ABORT, "ada", "")
         return False
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(300):
         word = await control.unless(asyncio.Event().wait(), decided)  # type: ignore[arg-type]
     assert word is not None and word.action is CycleAction.ABORT and asked == 1
 
@@ -121,7 +121,7 @@ async def test_a_paused_cycle_begins_no_stage(store: Store) -> None:
     await asyncio.sleep(0)
     assert not waiting.done()
     say(store, CycleAction.RESUME, "ada", "")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(300):
         await waiting
 
 
@@ -138,7 +138,7 @@ async def test_a_word_ends_the_wait_for_sessions(store: Store) -> None:
     waiting = asyncio.ensure_future(control.unless(sessions()))
     await asyncio.sleep(0)
     say(store, CycleAction.ROLL_BACK, "ada", "")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(300):
         word = await waiting
     assert word is not None and word.action is CycleAction.ROLL_BACK and cancelled.is_set()
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.cli import main
@@ -56,7 +56,6 @@ def test_no_number_of_sessions_is_enough() -> None:
 
 
 @given(st.floats(0.05, 0.9), st.floats(0.005, 0.09), st.integers(20, 100_000), st.floats(0.1, 0.9))
-@settings(max_examples=100, deadline=None)
 def test_a_larger_lift_and_more_users_never_take_longer(
     baseline: float, lift: float, users: int, share: float
 ) -> None:

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from tests.sandbox.conftest import MACHINES, closed_at_the_end, opened
 
-from ostinato.fleet.choose import KINDS
 from ostinato.sandbox import Backend
+from ostinato.sandbox.choose import KINDS
 
 IPC_RMID, IPC_CREAT = 0, 0o1000
 

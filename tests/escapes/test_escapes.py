@@ -66,7 +66,7 @@ async def test_the_machine_is_as_it_was(backend: Backend, outside: Outside) -> N
 
 
 async def until_gone(outside: Outside) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(300):
         while outside.left_behind():
             await asyncio.sleep(0.05)
 

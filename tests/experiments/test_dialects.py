@@ -85,7 +85,7 @@ def test_a_run_that_fails_says_where(tmp_path: Path) -> None:
         carry_out(file, tmp_path / "run", {})
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_the_whole_study_tiny_and_read_again(tmp_path: Path, tiny_run: Mapping[str, Any]) -> None:
     runs = Dialects(directory=tmp_path, smaller=tiny_run)
     asked = study(runs)

@@ -18,7 +18,7 @@ def test_a_target_is_reached_by_the_mean_of_four_versions_and_never_by_one_lucky
     assert reached([0.5, 0.7], 0.6) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_the_whole_study_tiny_and_read_again(tmp_path: Path, tiny_run: Mapping[str, Any]) -> None:
     runs = Retraining(directory=tmp_path, smaller=tiny_run)
     asked = study(runs)

@@ -46,6 +46,7 @@ def test_every_arm_gives_finite_figures_that_its_seed_decides(study: Study) -> N
         assert all(map(math.isfinite, values))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("study", STUDIES.values(), ids=list(STUDIES))
 def test_three_versions_teach_nothing_so_that_some_claim_fails(study: Study) -> None:
     assert not all(judged(study, carry_out(study, (1, 2))).values())

@@ -257,7 +257,7 @@ async def test_a_broken_request_harms_only_itself(sent: bytes, gateway: str, cha
     writer.write(sent)
     await writer.drain()
     writer.write_eof()
-    answer = await asyncio.wait_for(reader.read(), 20)
+    answer = await asyncio.wait_for(reader.read(), 300)
     writer.close()
     assert not answer or answer.split(b" ", 2)[1].startswith(b"4"), answer[:200]
     status, _, _ = await chat(HI)

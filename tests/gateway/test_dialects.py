@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.gateway.dialects.base import Answer, Dialect
@@ -249,7 +249,6 @@ WHOLE = {
 
 
 @pytest.mark.parametrize("name", WHOLE)
-@settings(max_examples=300)
 @given(st.data())
 def test_a_body_with_anything_anywhere_is_read_or_refused(name: str, data: st.DataObject) -> None:
     at = data.draw(st.sampled_from(places(WHOLE[name])))

@@ -43,7 +43,7 @@ class Slow(Script):
     async def __call__(self, request: GenerateRequest) -> tuple[int, ...]:
         if "slow" in self.renderer.tokenizer.decode(request.prompt_ids[-40:]):
             self.reached.set()
-            await asyncio.wait_for(self.released.wait(), 60)
+            await asyncio.wait_for(self.released.wait(), 300)
         return await super().__call__(request)
 
 

@@ -83,8 +83,8 @@ OTHERS = table(
             "calc.py": BAD,
             "ostinato/__init__.py": "",
             "ostinato/sandbox/__init__.py": "",
-            "ostinato/sandbox/exam/values.py": OURS,
-            "ostinato/sandbox/exam/channel.py": OURS,
+            "ostinato/sandbox/exam/judged/values.py": OURS,
+            "ostinato/sandbox/exam/judged/channel.py": OURS,
         },
         "the standard library shadowed": {"calc.py": BAD, "json.py": OURS, "socket.py": OURS, "os.py": OURS},
         "a package in place of the module": {

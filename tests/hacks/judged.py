@@ -226,16 +226,16 @@ ENDS = _answers(
         ),
         "nonsense where an exception is expected": (
             "with pytest.raises(Exception): alpha(1)",
-            "import ostinato.sandbox.exam.values as v\nv.encode = lambda *_: '{'\ndef alpha(*_): return 1\n",
+            "import ostinato.sandbox.exam.judged.values as v\nv.encode = lambda *_: '{'\ndef alpha(*_): return 1\n",
         ),
         "an exception made up on the wire": (
             "with pytest.raises(KeyError): alpha(1)",
-            "import ostinato.sandbox.exam.exceptions as r\nr.describe = lambda e: {'family': [{'own': 'eval'}], 'args': ['1'], 'message': '', 'attributes': {}}\n"
+            "import ostinato.sandbox.exam.judged.exceptions as r\nr.describe = lambda e: {'family': [{'own': 'eval'}], 'args': ['1'], 'message': '', 'attributes': {}}\n"
             + STOP.format("ValueError"),
         ),
         "an exception that is no class": (
             "with pytest.raises(KeyError): alpha(1)",
-            "import ostinato.sandbox.exam.exceptions as r\nr.describe = lambda e: {'family': [{'own': 'KeyError'}, {'module': 'm', 'name': 'n', 'bases': [0, 0, 9]}][::-1], 'args': [], 'message': 1, 'attributes': {}}\n"
+            "import ostinato.sandbox.exam.judged.exceptions as r\nr.describe = lambda e: {'family': [{'own': 'KeyError'}, {'module': 'm', 'name': 'n', 'bases': [0, 0, 9]}][::-1], 'args': [], 'message': 1, 'attributes': {}}\n"
             + STOP.format("ValueError"),
         ),
         "a bad argument that is not asked": (
@@ -406,15 +406,15 @@ ANSWERED = _answers(
         ),
         "a change forged beside a value": (
             "xs = [1, 2]\nassert alpha(xs) == [2 * x for x in xs]",
-            "import ostinato.sandbox.exam.worker as w\nw.QuestionHandler._respond_to_call = lambda *_: {'value': [], 'changed': [[0, []]]}\ndef alpha(xs): return []\n",
+            "import ostinato.sandbox.exam.judged.worker as w\nw.QuestionHandler._respond_to_call = lambda *_: {'value': [], 'changed': [[0, []]]}\ndef alpha(xs): return []\n",
         ),
         "a change of what was not given": (
             "xs = [1, 2]\nalpha(1)\nassert xs == []",
-            "import ostinato.sandbox.exam.worker as w\nw.QuestionHandler._respond_to_call = lambda *_: {'value': None, 'changed': [[0, []], [1, []]]}\ndef alpha(n): return None\n",
+            "import ostinato.sandbox.exam.judged.worker as w\nw.QuestionHandler._respond_to_call = lambda *_: {'value': None, 'changed': [[0, []], [1, []]]}\ndef alpha(n): return None\n",
         ),
         "a change into another type": (
             "xs = [1, 2]\nalpha(xs)\nassert xs == {}",
-            "import ostinato.sandbox.exam.worker as w\nw.QuestionHandler._respond_to_call = lambda *_: {'value': None, 'changed': [[0, {}]]}\ndef alpha(n): return None\n",
+            "import ostinato.sandbox.exam.judged.worker as w\nw.QuestionHandler._respond_to_call = lambda *_: {'value': None, 'changed': [[0, {}]]}\ndef alpha(n): return None\n",
         ),
         "an instance of everything": (
             "import calc\nassert isinstance(3, calc.Thing)\nassert not isinstance(alpha(), calc.Thing)",

@@ -69,9 +69,9 @@ PYTHON = modules(
         + BAD,
         "pytest's outcome replaced": "import _pytest.runner as r\nr.CallInfo.from_call = classmethod(lambda cls, *a, **k: cls(None, None, 0, 0, 0, 'call', _ispytest=True))\n"
         + BAD,
-        "the wire's encoder patched": 'import ostinato.sandbox.exam.values as v\nv.encode = lambda x: \'{"dict":[["value",11]]}\'\n'
+        "the wire's encoder patched": 'import ostinato.sandbox.exam.judged.values as v\nv.encode = lambda x: \'{"dict":[["value",11]]}\'\n'
         + BAD,
-        "the wire's decoder patched": "import ostinato.sandbox.exam.channel as c\nc.receive = lambda *a: {'module': 'calc', 'name': 'beta', 'args': (3,), 'kwargs': {}}\n"
+        "the wire's decoder patched": "import ostinato.sandbox.exam.judged.channel as c\nc.receive = lambda *a: {'module': 'calc', 'name': 'beta', 'args': (3,), 'kwargs': {}}\n"
         + BAD,
         "json patched": "import json\njson.dumps = lambda *a, **k: '11'\n" + BAD,
         "a trace function": "import sys\nsys.settrace(lambda f, e, a: f.f_locals.update(a=11, b=0) or None)\n"

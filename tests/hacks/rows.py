@@ -11,7 +11,7 @@ EQUAL = "class Any:\n    def __eq__(self, other): return True\n    def __hash__(
 RAISING = "def alpha(*a):\n    if None in a: raise TypeError\n"
 """The head of an attack that answers some tests honestly."""
 BY_HAND = """
-import json, ostinato.sandbox.exam.values as v
+import json, ostinato.sandbox.exam.judged.values as v
 v.encode = lambda answer, *_: json.dumps({"dict": [[*pair] for pair in answer.items()]})
 """
 """Responses go to the judge unpacked, tags included: only their container is packed."""

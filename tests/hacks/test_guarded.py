@@ -1,6 +1,6 @@
 """The attacks on guarded suites: which pass each grade, and honest work that must pass all of them.
 
-Covers sandbox/exam/runners/python_files.py.
+Covers sandbox/exam/guarded/runners/python.py.
 """
 
 from collections.abc import Callable
@@ -87,7 +87,7 @@ async def test_an_attack_passes_only_where_the_page_says(
     assert (judged.void, guarded.void) == (None, None)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize("hack", HACKS[::5], ids=lambda hack: hack.name)
 async def test_an_attack_may_pass_where_nothing_guards(
     ns_backend: Backend, guarded_task: Task, hack: Hack, record_property: Callable[[str, object], None]

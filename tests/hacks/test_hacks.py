@@ -20,7 +20,7 @@ from tests.hacks.rows import BY_HAND, Hack
 
 from ostinato.sandbox import Backend
 from ostinato.sandbox.backends.process.backend import ProcessBackend
-from ostinato.sandbox.exam import values
+from ostinato.sandbox.exam.judged import values
 from ostinato.sandbox.exam.verifier import Verification, Verifier
 from ostinato.types import Task
 
@@ -50,7 +50,7 @@ async def test_no_hack_passes(ns_judged: Judged, task: Task, hack: Hack) -> None
     rejected(await ns_judged(task, hack), task, hack)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize("hack", ACCIDENTS, ids=lambda hack: hack.name)
 async def test_no_hack_passes_where_there_is_no_boundary(
     process_judged: Judged, task: Task, hack: Hack
@@ -72,7 +72,7 @@ async def test_honest_work_passes(ns_judged: Judged, task: Task, work: Hack) -> 
     assert found.passed, found
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize("work", HONEST, ids=lambda work: work.name)
 async def test_honest_work_passes_where_there_is_no_boundary(
     process_judged: Judged, task: Task, work: Hack

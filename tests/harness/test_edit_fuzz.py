@@ -178,7 +178,7 @@ async def test_no_file_is_corrupted(sandbox: Sandbox) -> None:
     assert made > 150
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 async def test_no_file_is_corrupted_in_ten_thousand_edits(sandbox: Sandbox) -> None:
     wrong, made = await corrupted(sandbox, 16_000, seed=2)
     assert not wrong

@@ -7,7 +7,7 @@ harness/providers/base.py.
 import asyncio
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.harness.errors import (
@@ -170,7 +170,6 @@ async def test_a_dead_sandbox_is_our_failure(tools: Executor, sandbox: Sandbox) 
             await tools.run(name, arguments)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(data=st.data())
 async def test_any_call_gets_an_answer(tools: Executor, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(FILE_TOOLS))

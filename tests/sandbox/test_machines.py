@@ -155,7 +155,7 @@ from pathlib import Path
 from ostinato.sandbox import Spec
 from ostinato.sandbox.backends.vm.backend import VmBackend
 from ostinato.sandbox.backends.vm.machine import VirtualMachine
-from ostinato.fleet.choose import KINDS
+from ostinato.sandbox.choose import KINDS
 
 async def main():
     backend = await KINDS[sys.argv[1]].make(None)

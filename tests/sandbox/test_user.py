@@ -23,7 +23,7 @@ def nobodys_number() -> int:
     return 20_000 + os.getpid() % 40_000
 
 
-@pytest.mark.slow
+@pytest.mark.corpus
 @pytest.mark.skipif(not hasattr(os, "setresuid"), reason="needs Linux")
 def test_an_ordinary_user_can_do_all_of_it() -> None:
     if os.geteuid() != 0:

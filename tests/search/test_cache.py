@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.search.cache import Cache, Encoded
@@ -17,7 +17,6 @@ def encoded(*rows: bytes) -> Encoded:
     return Encoded(spans=np.array([(i, i + 1) for i in range(len(rows))], np.int32).reshape(-1, 2), rows=rows)
 
 
-@settings(deadline=None)
 @given(st.lists(st.binary(max_size=20), max_size=5))
 def test_packing_is_exact(rows):
     value = encoded(*rows)

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.search.toolbox import CALC
 
@@ -49,7 +49,6 @@ def test_syntax_goes_by_the_name():
     ] * 2
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=300) | st.text(max_size=300).map(lambda text: text.encode(errors="replace")))
 @example(b"(" * 50_000)
 @example(b"-" * 50_000 + b"1")

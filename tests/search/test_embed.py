@@ -1,7 +1,7 @@
 """The hashed embedding: words of prose find the identifiers made of them."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.search.chunks import Chunk
@@ -38,7 +38,6 @@ def test_an_empty_tree_is_no_error():
     assert scores("?!", "text") == [0.0]
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(max_size=50), max_size=5), st.text(max_size=50))
 def test_scores_are_finite_and_repeatable(texts, query):
     found = scores(query, *texts)

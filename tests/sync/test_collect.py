@@ -6,7 +6,7 @@ Covers sync/collect.py and sync/chain/leases.py.
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.sync.builders import published, same_bits, steps
 
@@ -50,7 +50,6 @@ def test_manifests_stay_so_that_no_version_can_be_made_twice(objects: Objects) -
 
 
 @given(version=st.integers(0, 14), holding=st.none() | st.integers(0, 14))
-@settings(max_examples=25)
 def test_a_version_on_lease_stays(version: int, holding: int | None) -> None:
     objects = Objects.open("memory://")
     published(objects, 14, cadence=CADENCE)

@@ -2,7 +2,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.tasks.repository import write_repository
@@ -42,7 +42,6 @@ def test_the_same_files_make_the_same_bytes(tmp_path: Path) -> None:
     assert contents[0] == contents[1]
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     files=st.dictionaries(
         st.text("abcxyz_-.0", min_size=1, max_size=20).filter(

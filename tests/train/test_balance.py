@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.train.fsdp.models import checkpoint
 from tests.train.fsdp.models import rows as rows_with_prefix
@@ -29,7 +29,6 @@ def cost_of(part: Pack, rows: Sequence[ScoredRow], attention: float) -> float:
     return cost([rows[i] for i in part.rows], attention) if part.rows else 0.0
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.integers(1, 25), st.sampled_from((0, 20)), st.integers(1, 150), st.integers(1, 5), st.integers(0, 999)
 )
@@ -43,7 +42,6 @@ def test_each_row_is_once_on_one_rank_and_all_ranks_have_as_many_packs(
     assert all(len(part.rows) <= 1 or len(part.ids_T) <= tokens for own in dealt for part in own)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.integers(2, 120), min_size=1, max_size=25),
     st.integers(2, 5),

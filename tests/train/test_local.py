@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.model.config import ModelConfig
@@ -39,7 +39,6 @@ def rows(count: int, prompt: int, seed: int) -> list[ScoredRow]:
     ]
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     st.integers(2, 6), st.sampled_from((5, WORTH - 1, WORTH + 9)), st.integers(1, 500), st.integers(0, 999)
 )

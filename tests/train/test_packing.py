@@ -1,6 +1,6 @@
 """Packing leaves every row as it is: each token once, in its place, after the prefix that all share."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.train.fsdp.models import rows
 
@@ -8,7 +8,6 @@ from ostinato.train.batch import ScoredRow
 from ostinato.train.packing import common_prefix, pack, packs
 
 
-@settings(max_examples=200)
 @given(st.integers(1, 12), st.integers(0, 20), st.integers(1, 200), st.integers(0, 10**6))
 def test_each_row_is_in_one_pack_and_can_be_read_back(
     count: int, prefix: int, tokens: int, seed: int

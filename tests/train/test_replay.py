@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.model.config import ModelConfig
@@ -66,7 +66,6 @@ def alone(decoder: Decoder, row: ScoredRow) -> torch.Tensor:
     return counted_scores(decoder, [row], padded_replay([row], decoder.router)).logprobs_N
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     st.tuples(st.integers(2, 6), st.sampled_from((5, WORTH - 1, WORTH + 9)), st.integers(0, 999)),
     st.integers(1, 500),

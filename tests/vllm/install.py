@@ -8,8 +8,10 @@ import os
 import shutil
 import subprocess
 import sys
-import venv
 from pathlib import Path
+
+from tests.provision import environment
+from tests.provision import install as packages
 
 HOME = Path(__file__).parents[2] / ".clients" / "vllm"
 PYTHON = HOME / "bin" / "python"
@@ -35,19 +37,15 @@ def install() -> str | None:
     if missing() is None:
         return None
     shutil.rmtree(HOME, ignore_errors=True)
-    venv.create(HOME, with_pip=True, symlinks=True)
-    problem = _pip("install", *WANTED) or _pip("uninstall", "--yes", *SURPLUS)
+    python, problem = environment(HOME), None
+    try:
+        packages(python, *WANTED, quiet=True)
+        surplus = [str(python), "-m", "pip", "--quiet", "uninstall", "--yes", *SURPLUS]
+        subprocess.run(surplus, check=True, timeout=PATIENCE_S)
+    except subprocess.CalledProcessError as error:
+        problem = f"`{' '.join(map(str, error.cmd))}` failed"
     REPORT.write_text(json.dumps({"wanted": WANTED, "problem": problem}))
     return problem
-
-
-def _pip(*arguments: str) -> str | None:
-    command = [str(HOME / "bin" / "pip"), "--quiet", "--disable-pip-version-check", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
-    if done.returncode == 0:
-        return None
-    last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
-    return f"`pip {' '.join(arguments)}` failed: {' '.join(last)[:300]}"
 
 
 def main(arguments: list[str]) -> int:

@@ -9,7 +9,7 @@ import uvicorn
 
 from ostinato.dashboard.access import Doorkeeper
 from ostinato.dashboard.app import create_app
-from ostinato.dashboard.reading.base import LoopSide, NodeAddress, RecordSource, RegionCopy
+from ostinato.dashboard.reading.base import LoopSide, RecordSource, RegionCopy
 from ostinato.dashboard.text.lexicon import Lexicon
 from ostinato.store import Store, StoreError
 from ostinato.store.config import record_of
@@ -29,12 +29,11 @@ def open_reading(
     directory: Path | None = None,
     loop: LoopSide | None = None,
     beside: Sequence[Path] = (),
-    nodes: Sequence[NodeAddress] = (),
     regions: Sequence[RegionCopy] = (),
 ) -> RecordSource:
     """Return the record at a SQLite file or a database URL, and the tokenizer of its texts if there is one.
 
-    `directory` is its run folder; `beside` are the folders of other runs; `nodes` and `regions` are asked
+    `directory` is its run folder; `beside` are the folders of other runs; `regions` are asked
     when the fleet is shown. Raises DashboardError when there is
     no record, StoreError when it cannot be read, TokenizerError for a checkpoint without a tokenizer.
     """
@@ -50,7 +49,6 @@ def open_reading(
         directory=directory,
         loop=loop,
         beside=others,
-        nodes=tuple(nodes),
         regions=tuple(regions),
     )
 

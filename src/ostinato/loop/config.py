@@ -16,7 +16,6 @@ from ostinato.model.config import ModelConfig
 from ostinato.rewards.live.definition import LIVE, LiveDefinition, read_definition
 from ostinato.rewards.practice.definition import PRACTICE, PracticeDefinition, read_practice_definition
 from ostinato.rollout.config import SYNCHRONOUS, PracticeConfig
-from ostinato.sandbox.choose import KINDS as OF_ONE_MACHINE
 from ostinato.store.config import StoreConfig
 from ostinato.tasks.base import IMPORTED, TaskError
 from ostinato.tasks.packed import SUFFIX as PACKED
@@ -196,11 +195,8 @@ class RunConfig:
 
     seed: int = 1
     sandbox: str = "auto"
-    """`ns`, `process` (no security boundary), or whichever the probe allows; on servers `remote`, `e2b` and
-    `agent-sandbox` (`docs/fleet.md`)."""
-    sandbox_nodes: int = 0
-    """The nodes of our own fleet that the run starts where its placement finds room, with `sandbox` as their
-    backend; all sandboxes are made there. 0 makes them beside the run and its samplers."""
+    """`ns`, `process` (no security boundary), or whichever the probe allows; on servers of others `e2b` and
+    `agent-sandbox` (`docs/sandbox-foreign.md`)."""
     model: StartConfig = field(default_factory=StartConfig)
     engine: EnginesConfig = field(default_factory=EnginesConfig)
     tasks: TasksConfig = field(default_factory=TasksConfig)
@@ -234,7 +230,6 @@ def live_definition(live: LiveConfig) -> LiveDefinition:
 
 FIXED = {each.name for each in fields(RunConfig)} - {
     "sandbox",
-    "sandbox_nodes",
     "engine",
     "schedule",
     "placement",
@@ -351,21 +346,15 @@ def _check_practice(config: RunConfig) -> None:
 
 
 def _check_sandboxes(config: RunConfig) -> None:
-    nodes, outside = config.sandbox_nodes, config.practice.outside
-    if nodes < 0 or (nodes and config.sandbox not in ("auto", *OF_ONE_MACHINE)):
-        raise ConfigError(
-            f"sandbox_nodes is {nodes} and sandbox {config.sandbox!r}: nodes make sandboxes of their own "
-            "machine, such as ns; leave sandbox_nodes out for servers that run already"
-        )
+    outside = config.practice.outside
     if not outside.harness:
         return
     try:
         outside.check()
     except ValueError as error:
         raise ConfigError(f"practice.outside: {error}") from error
-    if nodes or config.sandbox not in ("auto", "ns"):
-        where = f"sandbox is {config.sandbox!r} and sandbox_nodes {nodes}"
-        raise ConfigError(f"practice.outside needs the sandbox ns beside the samplers, and {where}")
+    if config.sandbox not in ("auto", "ns"):
+        raise ConfigError(f"practice.outside needs the sandbox ns, and sandbox is {config.sandbox!r}")
 
 
 def _check_live(live: LiveConfig) -> None:

@@ -74,7 +74,7 @@ class InitError(ValueError):
 
 def register(commands: Any) -> None:
     """Add `init` to the subparsers of `ostinato`."""
-    parser = commands.add_parser("init", help="write a file for `ostinato run` that suits this machine")
+    parser = commands.add_parser("init")
     parser.add_argument("file", type=Path, nargs="?", default=Path("run.toml"), help="the file to write")
     parser.add_argument(
         "--model",
@@ -101,9 +101,9 @@ async def settings_file(file: Path, model: Path | None) -> str:
     """Return the text of a file of settings. Raises PrepareError for a model that is no usable checkpoint."""
     from ostinato.config import read
     from ostinato.engine.machine import gpus, precision_here
-    from ostinato.fleet.choose import choose_backend
     from ostinato.loop.config import RunConfig
     from ostinato.loop.stages.prepare import check_start
+    from ostinato.sandbox.choose import choose_backend
 
     if model is not None:
         check_start(read(RunConfig, {"model": {"path": str(model)}}, str(file)))

@@ -129,6 +129,7 @@ class Releasing:
         rows = releases(self._shop.store, self._plan.trial.experiment)
         if len(rows) < 2 or rows[-1].stage is not ReleaseStage.OVER:
             return
+        self._read = {each.id for each in of_trial(self._shop.store, self._plan.trial, rows[0].at)}
         for young_s in (YOUNG_S, 0.0):
             self._look(rows[-2].step, rows[-2].at + SETTLE_S, young_s, rows[-1].at)
             if self._verdict is not None and _detail(self._verdict) == rows[-1].detail:
@@ -145,7 +146,8 @@ class Releasing:
     def _look(self, number: int, since: float, young_s: float, at: float | None = None) -> bool:
         """Judge what is known now, or was known `at` that time; return whether that ends the release.
 
-        The last look, when no more sessions come, leaves no young ones out.
+        The last look, when no more sessions come, leaves no young ones out. A session that ended after the
+        follow-ups were read waits for the next look: an answer to it may be a complaint that nobody has read.
 
         A roll-back takes effect here, while sessions in flight still end.
         """
@@ -163,9 +165,11 @@ class Releasing:
                 habits=habits,
                 as_of=as_of,
                 closed=young_s == 0.0,
+                among=self._read,
             )
             return self._is_over(self._verdict)
-        sessions = [session for session in of_trial(store, trial, since) if session.started_at <= at]
+        ended = [each for each in of_trial(store, trial, since) if each.id in self._read]
+        sessions = [session for session in ended if session.started_at <= at]
         self._observations = observe(store, definition, sessions, as_of)
         told = heard(store, definition, sessions, as_of)
         self._verdict = guard(self._candidate, trial, told, self._observations, habits)

@@ -3,7 +3,7 @@
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from statistics import fmean
 
@@ -80,13 +80,17 @@ def judged(
     habits: Mapping[str, float],
     as_of: float,
     closed: bool = False,
+    among: Collection[str] | None = None,
 ) -> tuple[list[TrialSession], Verdict]:
     """Return the observations of the sessions that began at `since` or later, and the verdict on them.
 
     `habits` is what was `usual` before anybody met the candidate; no more sessions come to a `closed` trial.
-    Times are in seconds since the epoch.
+    Times are in seconds since the epoch. Where `among` is given, only sessions with these ids are judged.
     """
-    observations = observe(store, definition, of_trial(store, trial, since), as_of)
+    sessions = of_trial(store, trial, since)
+    if among is not None:
+        sessions = [session for session in sessions if session.id in among]
+    observations = observe(store, definition, sessions, as_of)
     return observations, judge(candidate, trial, observations, habits, closed=closed)
 
 

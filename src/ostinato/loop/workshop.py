@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -13,7 +13,6 @@ import aiohttp
 
 from ostinato.deploy.traffic import point_arm, put_arm
 from ostinato.engine.config import EngineServerConfig
-from ostinato.fleet.choose import backend_at, choose_backend
 from ostinato.gateway.config import GatewayServerConfig
 from ostinato.gateway.upstream import EngineClient
 from ostinato.harness.client import GatewayClient, open_http
@@ -27,6 +26,7 @@ from ostinato.loop.results import Counters
 from ostinato.loop.run import START, Run
 from ostinato.loop.services import Service, Services, watch
 from ostinato.sandbox.base import Backend
+from ostinato.sandbox.choose import choose_backend
 from ostinato.sandbox.exam.verifier import Verifier
 from ostinato.search.config import SearchConfig
 from ostinato.store import Store
@@ -94,7 +94,6 @@ class Workshop:
         gateway: Service,
         backend: Backend,
         search: Service | None = None,
-        sandboxes: Mapping[str, str] | None = None,
     ) -> None:
         self.config = config
         self.run = run
@@ -103,7 +102,6 @@ class Workshop:
         self.services = services
         self.backend = backend
         self._gateway = gateway
-        self._sandboxes = sandboxes or {}
         self._verifier = Verifier(backend)
         self._http = open_http()
         self._keys: list[str] = []
@@ -141,11 +139,8 @@ class Workshop:
         return "" if self._search is None else self.front[-1].url
 
     def keys_of_a_sampler(self) -> dict[str, str]:
-        """Make the keys of a sampler of practice, by the environment variables that it reads them from.
-
-        The address and the key of the run's sandboxes on nodes are among them.
-        """
-        keys = {GATEWAY_KEY: self._key("practice", "admin", "practice"), **self._sandboxes}
+        """Make the keys of a sampler of practice, by the environment variables that it reads them from."""
+        keys = {GATEWAY_KEY: self._key("practice", "admin", "practice")}
         return keys if self._search is None else {**keys, SEARCH_KEY: self._key("search", "use")}
 
     def key_of_a_person(self) -> str:
@@ -251,8 +246,7 @@ async def open_workshop(config: RunConfig, run: Run, show: Display) -> AsyncIter
         door = GatewayServerConfig(store=run.store, checkpoint=run.checkpoint(START), port=config.live.port)
         gateway = await services.start("gateway", "ostinato.gateway.server", door)
         search = await _search(services, config, run)
-        sandboxes = await _sandboxes(services, config, run)
-        backend = await (choose_backend(config.sandbox) if not sandboxes else backend_at(sandboxes))
+        backend = await choose_backend(config.sandbox)
         stack.push_async_callback(backend.aclose)
         workshop = Workshop(
             config,
@@ -263,7 +257,6 @@ async def open_workshop(config: RunConfig, run: Run, show: Display) -> AsyncIter
             gateway=gateway,
             backend=backend,
             search=search,
-            sandboxes=sandboxes,
         )
         stack.push_async_callback(workshop.aclose)
         yield workshop
@@ -273,7 +266,7 @@ def standing(config: RunConfig) -> list[str]:
     """Return the kinds of the services that work at the same time in practice."""
     search = ["search"] if _shows_search(config) else []
     engines, samplers = ["engine"] * (1 + config.engine.standby), ["sampler"] * config.practice.samplers
-    return ["gateway", *search, *engines, "learner", *samplers, *["sandbox"] * config.sandbox_nodes]
+    return ["gateway", *search, *engines, "learner", *samplers]
 
 
 def _shows_search(config: RunConfig) -> bool:
@@ -286,12 +279,3 @@ async def _search(services: Services, config: RunConfig, run: Run) -> Service | 
         return None
     settings = SearchConfig(cache=run.store_path.with_name("search.db"), store=run.store)
     return await services.start("search", "ostinato.search.server", settings)
-
-
-async def _sandboxes(services: Services, config: RunConfig, run: Run) -> Mapping[str, str]:
-    """Start the nodes of the run's sandboxes; return the environment that names them, if there are any."""
-    if not config.sandbox_nodes:
-        return {}
-    from ostinato.loop.sandbox_nodes import start_nodes  # loads a web server
-
-    return await start_nodes(services, run, config.sandbox_nodes, config.sandbox)

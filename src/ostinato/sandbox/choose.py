@@ -1,15 +1,22 @@
-"""Finds the backends that this machine can run by running them, never by looking at flags or devices."""
+"""The choice of a backend: those of this machine, and engines of others by their clients.
+
+What a machine can run is found by running it, never by looking at flags or devices.
+"""
 
 import logging
+import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from ostinato.sandbox.backends.process.backend import ProcessBackend
 from ostinato.sandbox.base import Backend, SandboxError, Spec
+from ostinato.sandbox.foreign import settings
+from ostinato.sandbox.foreign.backend import ForeignBackend
+from ostinato.sandbox.foreign.engine import ForeignEngine
 
 KERNEL_ADVICE = (
     "in an empty directory: apt-get download busybox-static linux-image-6.1.0-NN-cloud-amd64 (the newest), "
@@ -63,6 +70,22 @@ async def _qemu(snapshots: Path | None) -> Backend:
     return QemuBackend(snapshots)
 
 
+async def _e2b(snapshots: Path | None) -> Backend:
+    from ostinato.sandbox.foreign.e2b import E2bEngine  # needs a library of its own
+
+    return await _foreign(E2bEngine(os.environ), snapshots)
+
+
+async def _agent_sandbox(snapshots: Path | None) -> Backend:
+    from ostinato.sandbox.foreign.agent_sandbox import AgentSandboxEngine  # needs a library of its own
+
+    return await _foreign(AgentSandboxEngine(os.environ), snapshots)
+
+
+async def _foreign(engine: ForeignEngine, snapshots: Path | None) -> Backend:
+    return ForeignBackend(engine, await choose_backend("auto"), snapshots)
+
+
 def _need_program(name: str) -> None:
     if shutil.which(name) is None:
         raise SandboxError(f"there is no {name} on the search path")
@@ -100,9 +123,15 @@ KINDS = {
             "apt-get install -t bookworm-backports qemu-system-x86; for the guest's kernel, " + KERNEL_ADVICE,
         ),
         BackendKind(name="process", make=_process, advice="install a POSIX shell at /bin/sh"),
+        BackendKind(name="e2b", make=_e2b, advice="pip install 'ostinato[e2b]', then " + settings.E2B),
+        BackendKind(
+            name="agent-sandbox",
+            make=_agent_sandbox,
+            advice="pip install 'ostinato[agent-sandbox]', then " + settings.AGENT_SANDBOX,
+        ),
     )
 }
-"""Every backend of this machine, the preferred one first; `ostinato.fleet.choose` adds those elsewhere."""
+"""Every backend, the preferred one first."""
 
 
 _FALL_BACK_WARNINGS = {
@@ -111,25 +140,23 @@ _FALL_BACK_WARNINGS = {
 }
 
 
-async def choose_backend(
-    want: str = "auto", snapshots: Path | None = None, kinds: Mapping[str, BackendKind] = KINDS
-) -> Backend:
+async def choose_backend(want: str = "auto", snapshots: Path | None = None) -> Backend:
     """Return a backend by its name; for `auto`, namespaces where they work, else the next best.
 
     The reason for falling back is logged. `snapshots` is the directory for its snapshots, by default a
     temporary one that ends with the backend. Raises SandboxError for a backend that does not work here,
     ValueError for an unknown name.
     """
-    if want != "auto" and want not in kinds:
-        raise ValueError(f"no sandbox backend {want!r}: choose auto, {', '.join(kinds)}")
+    if want != "auto" and want not in KINDS:
+        raise ValueError(f"no sandbox backend {want!r}: choose auto, {', '.join(KINDS)}")
     if want != "auto":
-        return await probe(kinds[want], snapshots)
+        return await probe(KINDS[want], snapshots)
     for name, warning in _FALL_BACK_WARNINGS.items():
         try:
-            return await probe(kinds[name], snapshots)
+            return await probe(KINDS[name], snapshots)
         except SandboxError as error:
             log.warning(warning, error)
-    return await probe(kinds["process"], snapshots)
+    return await probe(KINDS["process"], snapshots)
 
 
 async def probe(kind: BackendKind, snapshots: Path | None = None) -> Backend:

@@ -9,6 +9,7 @@ import binascii
 import json
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -59,7 +60,11 @@ class PackedSource:
         return tuple(sorted({row["split"] for row in self._rows}))
 
     def problems(self, split: str, seed: int) -> Iterator[Problem]:
-        problems = (_problem(row) for row in self._rows if row["split"] == split)
+        problems = (
+            Problem(id=row["id"], key=row["key"], kind=row["kind"], split=split, provide=partial(unpack, row))
+            for row in self._rows
+            if row["split"] == split
+        )
         return ordered(problems, split, seed)
 
     def text(self, tasks: int, seed: int, rng: Random) -> Iterator[str]:
@@ -87,13 +92,6 @@ def _row(path: Path, number: int, line: str) -> dict[str, Any]:
     if not good or not is_inside(str(row["id"])) or "/" in str(row["id"]):
         raise SourceError(f"{path}, line {number}: a path leads out of the task")
     return row
-
-
-def _problem(row: dict[str, Any]) -> Problem:
-    def written(folder: Path) -> Task:
-        return unpack(row, folder)
-
-    return Problem(id=row["id"], key=row["key"], kind=row["kind"], split=row["split"], provide=written)
 
 
 def unpack(row: dict[str, Any], folder: Path) -> Task:

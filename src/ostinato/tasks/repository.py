@@ -47,10 +47,15 @@ def write_repository(directory: Path, files: Mapping[str, str | bytes]) -> str:
     git = directory / ".git"
     for folder in (git / "objects" / "pack", git / "refs" / "heads"):
         folder.mkdir(parents=True)
-    contents = {name: _bytes(files[name]) for name in sorted(files, key=str.encode)}
+    contents = {
+        name: data.encode() if isinstance(data := files[name], str) else data
+        for name in sorted(files, key=str.encode)
+    }
     blobs = {name: _blob(content) for name, content in contents.items()}
     trees: list[_Object] = []
-    commit = _object(COMMIT, _commit_text(_tree(blobs, trees)))
+    root = _tree(blobs, trees).identifier.hex()
+    people = f"author {AUTHOR} {DATE}\ncommitter {AUTHOR} {DATE}\n"
+    commit = _object(COMMIT, f"tree {root}\n{people}\n{MESSAGE}\n".encode())
     _write_pack(git / "objects" / "pack", {o.identifier: o for o in (commit, *trees, *blobs.values())})
     for name, content in contents.items():
         path = directory / name
@@ -67,10 +72,6 @@ def is_inside(name: str) -> bool:
     """Return whether a relative path stays within the repository, and out of `.git`."""
     parts = name.split("/")
     return not {"", ".", ".."}.intersection(parts) and parts[0].lower() != ".git" and "\0" not in name
-
-
-def _bytes(content: str | bytes) -> bytes:
-    return content.encode() if isinstance(content, str) else content
 
 
 def _sha1(data: bytes) -> bytes:
@@ -102,11 +103,6 @@ def _tree(blobs: Mapping[str, _Object], made: list[_Object]) -> _Object:
         entries[folder.encode() + b"/"] = b"%o %s\0%s" % (FOLDER, folder.encode(), tree.identifier)
     made.append(_object(TREE, b"".join(entries[name] for name in sorted(entries))))
     return made[-1]
-
-
-def _commit_text(tree: _Object) -> bytes:
-    people = f"author {AUTHOR} {DATE}\ncommitter {AUTHOR} {DATE}\n"
-    return f"tree {tree.identifier.hex()}\n{people}\n{MESSAGE}\n".encode()
 
 
 def _pack_header(kind: int, size: int) -> bytes:
@@ -146,11 +142,9 @@ def _write_pack(folder: Path, objects: Mapping[bytes, _Object]) -> None:
 
 def _index(blobs: Mapping[str, _Object]) -> bytes:
     """Return the staging area, version 2. Times and sizes are 0, so git compares contents, even in copies."""
-    entries = b"".join(_index_entry(name.encode(), blob) for name, blob in blobs.items())
-    body = struct.pack(">4sII", b"DIRC", 2, len(blobs)) + entries
-    return body + _sha1(body)
-
-
-def _index_entry(name: bytes, blob: _Object) -> bytes:
-    entry = struct.pack(">10I20sH", 0, 0, 0, 0, 0, 0, REGULAR, 0, 0, 0, blob.identifier, len(name)) + name
-    return entry + b"\0" * (8 - len(entry) % 8)
+    body = bytearray(struct.pack(">4sII", b"DIRC", 2, len(blobs)))
+    for text, blob in blobs.items():
+        name = text.encode()
+        entry = struct.pack(">10I20sH", 0, 0, 0, 0, 0, 0, REGULAR, 0, 0, 0, blob.identifier, len(name)) + name
+        body += entry + b"\0" * (8 - len(entry) % 8)
+    return bytes(body) + _sha1(bytes(body))

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.edits.capture.conftest import claude
 
@@ -243,7 +243,6 @@ EVENT = st.fixed_dictionaries(
 
 
 @given(st.binary(max_size=50) | (EVENT | ODD).map(lambda event: json.dumps(event).encode()))
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_nonsense_is_noted_and_never_an_error(desk, monkeypatch, capsys, data) -> None:
     monkeypatch.chdir(desk.root)
     monkeypatch.setattr(spool, "wake", lambda repo: None)

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.edits.report import journal as module
@@ -47,7 +47,6 @@ def test_a_line_torn_by_a_crash_is_skipped(tmp_path, torn) -> None:
     assert list(journal.read())[-1].end == (tmp_path / "journal.jsonl").stat().st_size
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 200))
 def test_cut_anywhere_it_holds_the_whole_lines(tmp_path_factory, cut) -> None:
     folder = tmp_path_factory.mktemp("j")

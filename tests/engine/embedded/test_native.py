@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.toolbox import NEEDS_KERNEL, decoder, fresh, request
 
@@ -50,7 +50,6 @@ async def sampled(model: Decoder, asked: list[GenerateRequest], slots: int = 4) 
     return list(await asyncio.gather(*map(engine.generate, asked)))
 
 
-@settings(max_examples=40, deadline=None)
 @given(shapes(), st.integers(1, 90))
 def test_any_shape_is_the_decoder(shape: dict[str, Any], length: int) -> None:
     model = decoder(3, **shape)

@@ -3,7 +3,7 @@ import json
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.gateway.dialects.request import ChatRequest
@@ -103,7 +103,6 @@ def as_a_client_would(message: dict[str, object]) -> dict[str, object]:
     return again | ({"tool_calls": calls} if calls else {})
 
 
-@settings(max_examples=60)
 @given(st.lists(st.tuples(said, st.booleans(), heard), min_size=1, max_size=4), st.booleans())
 def test_ids_only_grow_and_survive_a_restart(renderer: Renderer, told: list, restarts: bool) -> None:
     story = Story(renderer)
@@ -255,7 +254,6 @@ def test_other_tools_start_a_new_segment(story: Story) -> None:
     assert all(story.exact)
 
 
-@settings(max_examples=40)
 @given(st.data())
 def test_every_segment_only_grows_whatever_clients_do(renderer: Renderer, data: st.DataObject) -> None:
     """Clients go back, change words, restart the gateway: each segment's turns extend each other."""

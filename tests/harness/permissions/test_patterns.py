@@ -1,7 +1,7 @@
 import itertools
 import re
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.harness.permissions import patterns
@@ -22,7 +22,6 @@ def slowly(pattern: str, text: str) -> bool:
     return re.fullmatch(source, text, re.DOTALL) is not None
 
 
-@settings(max_examples=300, deadline=None)
 @given(pattern=PATTERN, text=st.text("ab \\*?\n", max_size=8))
 def test_a_pattern_matches_what_it_says(pattern: str, text: str) -> None:
     if not pattern.endswith("\\ *"):
@@ -31,7 +30,6 @@ def test_a_pattern_matches_what_it_says(pattern: str, text: str) -> None:
     assert patterns.is_exact(patterns.exactly(text))
 
 
-@settings(max_examples=300, deadline=None)
 @given(pattern=PATTERN, shape=SHAPE)
 def test_a_shape_is_matched_for_all_it_may_become_and_met_for_one(pattern: str, shape: str) -> None:
     texts = [shape.replace(UNKNOWN, filling) for filling in FILLINGS]

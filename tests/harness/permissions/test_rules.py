@@ -317,7 +317,7 @@ def ran(stubs: Path, shell: str, command: str) -> bool:
     return trace.exists()
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(command=HOSTILE | AROUND)
 @example(command='ok "$\\\n(bad)"')
 @example(command="ok `bad`")
@@ -343,7 +343,6 @@ def test_a_real_shell_runs_nothing_that_was_not_allowed(stubs: Path, command: st
         assert not Path(shell).exists() or not ran(stubs, shell, command), (shell, command)
 
 
-@settings(max_examples=300, deadline=None)
 @given(granted=AROUND, tried=AROUND)
 @example(granted="ok x", tried="ok x;bad")
 @example(granted="ok *", tried="ok bad")

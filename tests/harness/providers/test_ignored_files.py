@@ -4,7 +4,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ostinato.harness.providers.ignored_files import Ignored, is_cache, is_secret
@@ -82,7 +82,6 @@ def kept_by_git(root: Path) -> set[str]:
     return set(output.decode().split("\0")) & set(PATHS)
 
 
-@settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from(LINES), max_size=6), st.lists(st.sampled_from(LINES), max_size=3))
 @example(["*", "!*/", "!*.py"], [])
 @example(["d/"], ["!a"])
@@ -96,7 +95,6 @@ def test_the_same_files_are_left_as_git_leaves(repository: Path, top: list[str],
     assert {path for path in PATHS if path not in ignored} == kept_by_git(repository)
 
 
-@settings(deadline=None)
 @given(st.text(max_size=40), st.text(min_size=1, max_size=20))
 def test_any_text_is_rules(text: str, path: str):
     assert (path in Ignored({".gitignore": text})) in {True, False}

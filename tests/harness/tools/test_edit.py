@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.harness.errors import InvalidArguments, ToolError, UnexpectedEnvironment
@@ -27,7 +27,6 @@ def edits(draw: st.DrawFn) -> tuple[str, str, str]:
     return text, draw(st.sampled_from([shown, shown + "b", draw(line)])), draw(files())
 
 
-@settings(max_examples=600)
 @given(edits(), st.booleans())
 def test_an_edit_changes_its_region_and_no_other_byte(edit: tuple[str, str, str], everywhere: bool) -> None:
     text, old, new = edit
@@ -47,7 +46,6 @@ def test_an_edit_changes_its_region_and_no_other_byte(edit: tuple[str, str, str]
         assert changed == new.join(text.split(old))
 
 
-@settings(max_examples=150)
 @given(edits())
 def test_lines_of_a_crlf_file_stay_crlf(edit: tuple[str, str, str]) -> None:
     text, old, new = (part.replace("\r", "") for part in edit)

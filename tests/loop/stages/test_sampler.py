@@ -123,6 +123,7 @@ def test_three_samplers_share_one_ledger_though_one_is_killed(tmp_path: Path, st
     whole(tmp_path / "many")
 
 
+@pytest.mark.deep
 def test_a_run_keeps_its_weights_in_a_bucket_whose_server_is_killed(
     tmp_path: Path, start: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,6 +146,7 @@ def test_a_run_keeps_its_weights_in_a_bucket_whose_server_is_killed(
         assert "holds the objects of another run" in (tmp_path / "bucket.log").read_text()
 
 
+@pytest.mark.deep
 def test_an_engine_that_stands_by_takes_the_place_of_one_that_is_killed(tmp_path: Path, start: Path) -> None:
     process = begin(tmp_path, "standby", settings(start, standby=1, versions=6))
     kill_one("ostinato.engine.server", tmp_path / "standby", table="engine-practice")

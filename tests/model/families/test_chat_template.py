@@ -7,7 +7,7 @@ from tempfile import mkdtemp
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.model.families.toolbox import CHATML, ROLES, SPECIAL, TAGS, THINKING, checkpoint
 from transformers import AutoTokenizer
@@ -34,7 +34,6 @@ def written(theirs: Any, messages: list[dict[str, Any]], tools: list[Any] | None
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-@settings(deadline=None)
 @given(texts=st.lists(st.text(max_size=9) | HOSTILE, min_size=1, max_size=4))
 def test_the_text_is_the_templates_and_forges_nothing(name: str, texts: list[str]) -> None:
     renderer, theirs = made(name)
@@ -50,7 +49,6 @@ def test_the_text_is_the_templates_and_forges_nothing(name: str, texts: list[str
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-@settings(deadline=None)
 @given(answer=st.text("ab {}\n", min_size=1, max_size=9), asked=HOSTILE, result=HOSTILE)
 def test_a_session_grows_by_what_extend_returns(name: str, answer: str, asked: str, result: str) -> None:
     renderer, _ = made(name)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.rewards.builders import call, renderer, session
 
@@ -23,7 +23,6 @@ def work(turns: list[Turn]) -> Work:
     return work_of(turns, (), renderer())
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(said, max_size=4), words)
 def test_the_kinds_of_tokens_add_up_to_what_was_sampled_and_read(
     steps: list[tuple[str, list[str]]], last: str

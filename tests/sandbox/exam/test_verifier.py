@@ -1,8 +1,9 @@
 """Honest work passes, everything else fails, and a failure of our own is void.
 
-Covers sandbox/exam/judge.py, sandbox/exam/worker.py, sandbox/exam/questions.py, sandbox/exam/host.py and
-sandbox/exam/channel.py; the hacks in tests/hacks cover sandbox/exam/exceptions.py and
-sandbox/exam/needed_modules.py.
+Covers sandbox/exam/judged/judge.py, sandbox/exam/judged/worker.py, sandbox/exam/judged/questions.py,
+sandbox/exam/judged/host.py, sandbox/exam/judged/channel.py and sandbox/exam/variations.py.
+The hacks in tests/hacks cover sandbox/exam/judged/exceptions.py and
+sandbox/exam/judged/needed_modules.py.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ from ostinato.sandbox import (
     Spec,
 )
 from ostinato.sandbox.backends.namespaces.backend import NsBackend
-from ostinato.sandbox.exam.host import runs
+from ostinato.sandbox.exam.judged.host import runs
 from ostinato.sandbox.exam.verifier import Verifier
 from ostinato.tasks.pebble import generate, write
 from ostinato.types import Grade, Task

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.sandbox import SandboxError
@@ -58,7 +58,6 @@ def packed(top: Path) -> int:
     return file
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.dictionaries(names, trees, max_size=4))
 def test_a_tree_survives(tree: dict[str, object]) -> None:
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
@@ -224,7 +223,6 @@ hostile = st.fixed_dictionaries(
 
 
 @pytest.mark.parametrize("overlay", [False, True])
-@settings(max_examples=150, deadline=None)
 @given(entries=st.lists(st.tuples(hostile, st.sampled_from([b"", b"forged"])), max_size=7))
 def test_no_layer_changes_anything_outside(overlay: bool, entries: list[tuple[layer.Entry, bytes]]) -> None:
     with tempfile.TemporaryDirectory() as scratch:

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from ostinato.sandbox import Backend, Spec
-from ostinato.sandbox.exam.runners.base import follow
-from ostinato.sandbox.exam.runners.suite_reports import SuiteReports
+from ostinato.sandbox.exam.guarded.inside import planted, start, under_pytest
+from ostinato.sandbox.exam.guarded.inside.sources import SOURCES, START
+from ostinato.sandbox.exam.guarded.reports import SuiteReports
+from ostinato.sandbox.exam.guarded.runners.base import follow
 from ostinato.sandbox.guest.warm_pytest import recognise
-from ostinato.sandbox.suites import planted, start, under_pytest
-from ostinato.sandbox.suites.sources import SOURCES, START
 
 FAILING = """
 import pytest

@@ -76,7 +76,7 @@ SHOWN_FROM = {"newer signals are not looked for": 20, "a version before the newe
 """The seed to begin with for defects that few schedules show, so that the search is short."""
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize("mutation", MUTATIONS)
 def test_the_schedules_notice_each_fixed_defect(
     mutation: str, folder: Path, monkeypatch: pytest.MonkeyPatch

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.databases import NewPlace, run_sql
 from tests.store.builders import session, turn
@@ -45,7 +45,6 @@ def store_at(place: str) -> Iterator[Store]:
     store.close()
 
 
-@settings(max_examples=50)
 @given(steps=STEPS, together=st.integers(1, 4))
 def test_random_sessions_with_forks_read_back_equal(new_place: NewPlace, steps: list, together: int) -> None:
     turns = list[Turn]()

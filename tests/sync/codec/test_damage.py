@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.sync.codec import (
@@ -88,7 +88,6 @@ def refused_or_fits(codec: str, body: bytes) -> None:
     assert (blob.dtype, blob.shape, blob.data.size) == (AFTER.dtype, AFTER.shape, AFTER.data.size)
 
 
-@settings(max_examples=300)
 @given(codecs, st.data())
 def test_damage_with_a_valid_checksum_ends_in_a_tensor_or_an_error(codec: str, data: st.DataObject) -> None:
     """The writer of a payload can compute checksums too; then the digest of the tensor shows the damage."""
@@ -100,7 +99,6 @@ def test_damage_with_a_valid_checksum_ends_in_a_tensor_or_an_error(codec: str, d
     refused_or_fits(codec, bytes(body[: data.draw(st.one_of(st.just(len(body)), st.integers(0, len(body))))]))
 
 
-@settings(max_examples=200)
 @given(codecs, st.binary(max_size=80))
 def test_arbitrary_bodies_end_in_a_tensor_or_an_error(codec: str, body: bytes) -> None:
     refused_or_fits(codec, body)

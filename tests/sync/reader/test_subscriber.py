@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from fuzz.faulty_objects import Fault, FaultyObjects
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.sync.builders import flip, published, same_bits, steps, weights
 
@@ -71,7 +71,6 @@ def test_the_head_is_followed(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.integers(0, CHAIN - 1), min_size=1, max_size=5))
-@settings(max_examples=30, deadline=None)
 def test_any_version_follows_any_other(chain: Path, versions: list[int]) -> None:
     reader = reader_of(chain)
     for version in versions:
@@ -87,7 +86,6 @@ def test_a_version_that_was_never_published_is_named(chain: Path) -> None:
 
 
 @given(st.data())
-@settings(max_examples=80, deadline=None)
 def test_one_flipped_bit_anywhere_is_refused(chain: Path, data: st.DataObject) -> None:
     """This holds for every version that the reader holds, and for a bit in every object."""
     path = data.draw(st.sampled_from(sorted(p for p in chain.rglob("*") if p.is_file())))

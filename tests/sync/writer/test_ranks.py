@@ -25,7 +25,7 @@ def run_ranks(folder: Path, *jobs: tuple[str, int, int, int]) -> None:
     subprocess.run(command, check=True, cwd=ROOT, timeout=200)
 
 
-@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("size", [2, *(pytest.param(size, marks=pytest.mark.deep) for size in (1, 4))])
 def test_ranks_in_processes_of_their_own(tmp_path: Path, size: int) -> None:
     run_ranks(tmp_path, ("first", size, 0, 5), ("second", size, 6, 7))
     reader = Subscriber(Objects.open(tmp_path))

@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.tasks.pebble import MIXTURE, SPLITS, Pebble, generate, sample
@@ -106,7 +106,6 @@ def after(pebble: Pebble) -> dict[str, str]:
     return files
 
 
-@settings(max_examples=60, deadline=None)
 @given(later)
 def test_the_later_kinds_are_solved_by_their_changes_alone(pebble: Pebble) -> None:
     """The hidden tests of each kind fail before its changes and pass after all of them, and no fewer."""

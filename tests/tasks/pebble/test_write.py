@@ -61,7 +61,7 @@ def test_the_solution_makes_the_gold_changes_and_no_other(tmp_path: Path, kind: 
     assert output == (f"{pebble.targets[0].name} uses {pebble.answer}\n" if pebble.answer else "")
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize("kind", KINDS)
 def test_hidden_tests_fail_before_and_pass_after_the_solution(tmp_path: Path, kind: str) -> None:
     task = write(generate(kind, "larger", 2), tmp_path / "task")

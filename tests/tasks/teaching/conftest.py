@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ostinato.tasks.pebble import Pebble
-from ostinato.tasks.teaching.teacher import Teacher
+from ostinato.tasks.teaching.demonstrate import Teacher
 
 ASSERTION = re.compile(r"def test_(\w+)\(\):\n    assert (.+) == (.+)\n")
 SUMMARY = " short test summary info ".center(80, "=")

@@ -8,8 +8,7 @@ from random import Random
 import pytest
 
 from ostinato.tasks.pebble import generate, write
-from ostinato.tasks.teaching.demonstrate import SolutionTeacher, demonstrator
-from ostinato.tasks.teaching.teacher import Teacher
+from ostinato.tasks.teaching.demonstrate import SolutionTeacher, Teacher, demonstrator
 from ostinato.types import Task
 
 PATCH = """diff --git a/{path} b/{path}

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from ostinato.tasks.pebble import KINDS, SPLITS, Pebble, generate, sample
+from ostinato.tasks.teaching.demonstrate import Teacher
 from ostinato.tasks.teaching.habits import BROKEN_SHARE, HABITS, SLIP_SHARE, move_on
-from ostinato.tasks.teaching.teacher import Teacher
 from ostinato.tasks.teaching.visible_state import SUMMARY_QUERY, visible_state
 
 Play = Callable[[Pebble, int], Any]

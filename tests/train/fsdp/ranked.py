@@ -1,9 +1,9 @@
 """A job of several ranks for tests: five steps from a checkpoint, published; rank 0 prints what came of it.
 
-`torchrun … ranked.py START RUN OBJECTS RANKS [die|wait FOLDER|routes|groups]`: with `die`, rank 1 is killed
-in the third step; with `wait`, each rank leaves its process id in the folder and waits; with `routes`, the
-steps are of the policy gradient and replay routes; with `groups`, they are of whole groups with k1 in the
-reward, of which one gives no finite gradient.
+`torchrun … ranked.py START RUN OBJECTS RANKS [die|wait FOLDER|policy]`: with `die`, rank 1 is killed in the
+third step; with `wait`, each rank leaves its process id in the folder and waits; with `policy`, the steps are
+of the policy gradient: first they replay routes, then, on a new model, they are of whole groups with k1 in
+the reward, of which one gives no finite gradient.
 """
 
 import json
@@ -41,8 +41,10 @@ def main(start: Path, run: Path, objects: str, count: int, fault: str) -> None:
             time.sleep(1.0)
     model = ShardedModel(start, run, config, ranks)
     chain = ChainTrainer(model, Objects.open(objects), WITH_K1, group=ranks.group)
-    if fault in {"routes", "groups"}:
-        told = replaying(model) if fault == "routes" else penalised(chain)
+    if fault == "policy":
+        new = ShardedModel(start, run / "groups", config, ranks)
+        groups = ChainTrainer(new, Objects.open(objects), WITH_K1, group=ranks.group)
+        told = [replaying(model), penalised(groups)]
         if ranks.leads:
             sys.stdout.write(json.dumps(told) + "\n")
         ranks.leave()

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.train.objective.group import above_the_others
@@ -34,7 +34,6 @@ def test_weights_are_cut_no_further_than_needed() -> None:
     assert many[:60].sum() == pytest.approx(0.1 * many.sum()) and set(many[60:]) == {1.0}
 
 
-@settings(max_examples=150)
 @given(sessions, st.sets(st.sampled_from("abcdef"), min_size=1), share, st.integers(0, 2**32 - 1))
 def test_people_who_say_anything_at_all_move_the_gradient_by_no_more_than_the_bound(
     rows: list[tuple[str, str, float, float]], liars: set[str], share: float, seed: int

@@ -51,22 +51,6 @@ class LoopSide(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeAddress:
-    """A node server of sandboxes, and the key that it asks for.
-
-    >>> NodeAddress(url="http://10.0.0.2:3000", key="secret")
-    NodeAddress(url='http://10.0.0.2:3000')
-    """
-
-    url: str
-    key: str = field(default="", repr=False)
-
-    @property
-    def shown(self) -> Answer:
-        return {"url": line_of(self.url, 120)}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RegionCopy:
     """A copy of the chain of weights, by its name and the URL or folder of its object store.
 
@@ -103,7 +87,6 @@ class RecordSource:
     beside: tuple["RecordSource", ...] = ()
     """Other runs, which the charts of training draw over this one."""
 
-    nodes: tuple[NodeAddress, ...] = ()
     regions: tuple[RegionCopy, ...] = ()
 
     def close(self) -> None:

@@ -9,7 +9,6 @@ KINDS: Mapping[str, str] = {
     "ostinato.gateway.server": "gateway",
     "ostinato.search.server": "search",
     "ostinato.loop.stages.sampler": "sampler",
-    "ostinato.fleet.server.placed_node": "sandbox",
     "ostinato.train.learner": "learner",
     "ostinato.train.put_back": "learner",
     "ostinato.train.sft": "learner",

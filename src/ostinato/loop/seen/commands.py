@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,24 +17,13 @@ class MissingExtraError(Exception):
 
 def register(commands: Any) -> None:
     """Add `dashboard` to the subparsers of `ostinato`."""
-    parser = commands.add_parser("dashboard", help="see sessions, versions and verdicts in a browser")
+    parser = commands.add_parser("dashboard")
     parser.add_argument("--directory", type=Path, default=Path("runs/demo"), help="the run folder")
     parser.add_argument("--store", default=None, help="SQLite file or database URL, instead of a run folder")
     parser.add_argument(
         "--checkpoint", type=Path, default=None, help="a folder with the tokenizer of the record's tokens"
     )
     _add_beside(parser)
-    parser.add_argument(
-        "--node",
-        action="append",
-        default=[],
-        type=_node,
-        metavar="URL",
-        help="a node of sandboxes, shown on the fleet",
-    )
-    parser.add_argument(
-        "--node-key-file", type=Path, default=None, help="a file with the nodes' key (or OSTINATO_NODE_KEY)"
-    )
     parser.add_argument(
         "--region",
         action="append",
@@ -53,7 +41,7 @@ def register(commands: Any) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print the address as JSON")
     parser.set_defaults(run=_dashboard, interrupted="")
-    told = commands.add_parser("report", help="write a run as one file of HTML, for a chat or a paper")
+    told = commands.add_parser("report")
     told.add_argument("directory", type=Path, metavar="RUN", help="the run folder")
     told.add_argument("--out", type=Path, default=None, help="the file (default: report.html in the folder)")
     _add_beside(told)
@@ -71,12 +59,6 @@ def _add_beside(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _node(text: str) -> str:
-    if not text.startswith(("http://", "https://")):
-        raise argparse.ArgumentTypeError(f"{text!r} is no http address")
-    return text
-
-
 def _region(text: str) -> tuple[str, str]:
     name, _, objects = text.partition("=")
     if not (name and objects):
@@ -87,13 +69,11 @@ def _region(text: str) -> tuple[str, str]:
 def _dashboard(options: argparse.Namespace) -> int:
     if find_spec("jinja2") is None:
         raise MissingExtraError(EXTRA)
-    from ostinato.dashboard.reading.base import NodeAddress, RegionCopy
+    from ostinato.dashboard.reading.base import RegionCopy
     from ostinato.dashboard.server import open_reading, serve
     from ostinato.loop.seen.link import link_of
     from ostinato.store.config import record_of
 
-    key_file: Path | None = options.node_key_file
-    key = key_file.read_text().strip() if key_file else os.environ.get("OSTINATO_NODE_KEY", "")
     store = options.store or record_of(options.directory)
     checkpoint = options.checkpoint
     if checkpoint is None and options.store is None:
@@ -106,7 +86,6 @@ def _dashboard(options: argparse.Namespace) -> int:
         directory=directory,
         loop=link_of(directory),
         beside=options.beside,
-        nodes=[NodeAddress(url=url, key=key) for url in options.node],
         regions=[RegionCopy(name=name, objects=objects) for name, objects in options.region],
     )
 

@@ -18,7 +18,6 @@ from pathlib import Path
 import aiohttp
 
 from ostinato.config import load, settings_of
-from ostinato.fleet.choose import choose_backend
 from ostinato.harness.client import GatewayClient, open_http
 from ostinato.harness.episode import EpisodeRunner
 from ostinato.harness.outside.runner import OutsideRunner
@@ -32,6 +31,7 @@ from ostinato.rewards.practice.definition import PracticeReward
 from ostinato.rollout.reconciler import Reconciler, Training
 from ostinato.rollout.sampling import SessionRunner, SlotWork
 from ostinato.sandbox.base import Backend, SandboxError
+from ostinato.sandbox.choose import choose_backend
 from ostinato.sandbox.exam.verdict_memory import RememberingVerifier
 from ostinato.store import Store, StoreError
 from ostinato.store.definitions import keep_definition
@@ -85,7 +85,7 @@ async def sample(settings: SamplerProcess) -> None:
     async with AsyncExitStack() as stack:
         store, http = run.open_store(), open_http()
         stack.push_async_callback(http.close)
-        backend = await choose_backend("remote" if config.sandbox_nodes else config.sandbox)
+        backend = await choose_backend(config.sandbox)
         stack.push_async_callback(backend.aclose)
         reconciler = Reconciler(
             SlotWork(_runner(settings, config, backend, http), config.practice),

@@ -15,6 +15,7 @@ from ostinato.config import secret
 from ostinato.loop.suites.judge import named, open_judge
 from ostinato.loop.suites.judge import register as register_judge
 from ostinato.loop.suites.refresh import register as register_refresh
+from ostinato.mining.commands import register_sessions
 
 if TYPE_CHECKING:
     from ostinato.bench.axes import PassResult
@@ -52,11 +53,11 @@ class BenchOrder:
 
 def register(commands: Any) -> None:
     """Add `bench` and its commands to the subparsers of `ostinato`."""
-    parser = commands.add_parser("bench", help="measure versions on a suite of tasks, and tell them apart")
+    parser = commands.add_parser("bench")
     group = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_seal(group)
     _add_run(group)
-    _add_mine(group)
+    register_sessions(group)
     register_refresh(group)
     register_judge(group)
 
@@ -100,9 +101,9 @@ def _add_run(group: Any) -> None:
     run.add_argument("--passes", type=int, default=8, help="times that each side does each task")
     run.add_argument("--at-once", type=int, default=8, help="sessions at the same time")
     url = run.add_argument_group("sessions with a --url; versions have the settings of their run")
-    url.add_argument("--temperature", type=float, default=1.0)
+    url.add_argument("--temperature", type=float, default=1.0, help="of sampling")
     url.add_argument("--profile", default="core", help="tools and prompt that the model is shown")
-    url.add_argument("--max-turns", type=int, default=40)
+    url.add_argument("--max-turns", type=int, default=40, help="model calls of one session")
     url.add_argument("--max-tokens", type=int, default=4096, help="of one completion")
     url.add_argument("--max-context", type=int, default=32768, help="tokens of prompt and completion")
     url.add_argument("--command-timeout", type=float, default=120.0, help="seconds of one command")
@@ -115,59 +116,6 @@ def _add_run(group: Any) -> None:
     run.set_defaults(
         run=_run, interrupted="stopped: the same command goes on with the passes that are missing"
     )
-
-
-def _add_mine(group: Any) -> None:
-    mine = group.add_parser(
-        "mine", help="make tasks of recorded, consented sessions: the user's words, and what was committed"
-    )
-    mine.add_argument("repository", type=Path, metavar="REPO", help="where the sessions took place")
-    mine.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder of the tasks")
-    mine.add_argument("--store", default="runs/serve/store.db", help="the gateway's record: it holds consent")
-    mine.add_argument(
-        "--checkpoint",
-        type=Path,
-        default=None,
-        metavar="DIR",
-        help="a checkpoint with the record's tokenizer, for sessions of other clients than `ostinato code`",
-    )
-    mine.add_argument("--sandbox", default="auto", help="where the tests run")
-    mine.add_argument("--json", action="store_true", help="print the yield as JSON, last line of the output")
-    mine.set_defaults(run=_mine, interrupted="stopped: the tasks that are in the folder are whole")
-
-
-def _mine(options: argparse.Namespace) -> int:
-    if "://" not in options.store and not Path(options.store).is_file():
-        return _complain(f"{options.store} is no store: name the gateway's with --store")
-    return asyncio.run(_mine_sessions(options))
-
-
-async def _mine_sessions(options: argparse.Namespace) -> int:
-    from contextlib import closing
-
-    from ostinato.fleet.choose import choose_backend
-    from ostinato.harness.session_log import Sessions
-    from ostinato.loop.mining.commands import show_yield
-    from ostinato.loop.mining.mine import Miner, MiningConfig
-    from ostinato.loop.mining.outside import outside_sessions
-    from ostinato.loop.mining.sessions import SessionMiner
-    from ostinato.model.tokenizer import Tokenizer
-    from ostinato.store import Store
-
-    tokenizer = None if options.checkpoint is None else Tokenizer.load(options.checkpoint)
-    options.out.mkdir(parents=True, exist_ok=True)
-    backend = await choose_backend(options.sandbox)
-    try:
-        with closing(Store.open(options.store)) as store:
-            miner = Miner(backend, options.out, MiningConfig())
-            outside = outside_sessions(options.repository, store, tokenizer)
-            logs, root = Sessions.of_user(), options.repository
-            sessions = SessionMiner(backend, miner, store, logs, root, outside=outside)
-            tasks = await sessions.mine(print)
-    finally:
-        await backend.aclose()
-    show_yield(miner, tasks, as_json=options.json)
-    return DONE if tasks else UNFINISHED
 
 
 def _seal(options: argparse.Namespace) -> int:
@@ -342,8 +290,8 @@ async def _shop(order: BenchOrder, stack: AsyncExitStack) -> Any:
 async def _endpoints(order: BenchOrder, stack: AsyncExitStack) -> Sequence["Side"]:
     from ostinato.bench.contest import Side, settings_hash
     from ostinato.bench.endpoint import Endpoint
-    from ostinato.fleet.choose import choose_backend
     from ostinato.harness.episode import EpisodeRunner
+    from ostinato.sandbox.choose import choose_backend
     from ostinato.sandbox.exam.verifier import Verifier
 
     backend = await choose_backend(order.sandbox)

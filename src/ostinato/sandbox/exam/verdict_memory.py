@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ostinato.sandbox.base import Backend
-from ostinato.sandbox.exam.host import UNFINISHED
+from ostinato.sandbox.exam.judged.host import UNFINISHED
 from ostinato.sandbox.exam.verifier import MISSING, UNSTABLE, Verification, Verifier
 from ostinato.types import Grade, Task
 

@@ -6,8 +6,8 @@
 
 A task passes if exactly the expected tests ran and all of them passed, and passed again in another order in
 another sandbox. Output, exit status, files on disk, patches of pytest and exit handlers of the candidate
-cannot influence that. Tasks with the suite of a real repository run it under guard (see `guarded_exam`), and
-tasks in other languages bring a command (see `command_exam`); their verdicts have lower grades.
+cannot influence that. Tasks with the suite of a real repository run it under guard (see `guarded`), and
+tasks in other languages bring a command (see `command`); their verdicts have lower grades.
 """
 
 import os
@@ -25,12 +25,13 @@ from ostinato.sandbox.base import (
     SandboxError,
     SandboxPathError,
 )
-from ostinato.sandbox.exam import command_exam, guarded_exam
-from ostinato.sandbox.exam.command_exam import Check
-from ostinato.sandbox.exam.guarded_exam import GuardedResult
-from ostinato.sandbox.exam.suite import Suite
+from ostinato.sandbox.exam.command import exam as command_exam
+from ostinato.sandbox.exam.command.exam import Check
+from ostinato.sandbox.exam.guarded import exam as guarded_exam
+from ostinato.sandbox.exam.guarded.exam import GuardedResult
+from ostinato.sandbox.exam.guarded.suite import Suite
+from ostinato.sandbox.exam.guarded.witness import Witness
 from ostinato.sandbox.exam.task_needs import image_of, limits_of
-from ostinato.sandbox.exam.witness import Witness
 from ostinato.sandbox.files import tree
 from ostinato.types import Grade, Task
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ostinato.sandbox.base import ChangesError, Limits, SandboxError
-from ostinato.sandbox.exam import worker
+from ostinato.sandbox.exam.judged import worker
 from ostinato.sandbox.files import tree
 from ostinato.sandbox.files import workspace as workspaces
 from ostinato.sandbox.files.workspace import Workspace

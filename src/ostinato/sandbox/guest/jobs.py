@@ -141,10 +141,12 @@ class Jobs:
         body = self._find_fork_body(command, self._root) if self._find_fork_body else None
         if body is not None:
             return self._fork(lambda: os._exit(body()), read_end, write_end)
-        # subprocess starts it without copying this process, and resets signals to their defaults
+        # subprocess starts it without copying this process, and resets signals to their defaults. The shell
+        # limits itself: from here, a limit could come after it had started a process, which would have none.
+        limited = f'ulimit -t {self._limits.cpu_s} && exec "$0" -c "$1"'
         with self._commands_user() as user:
             shell = subprocess.Popen(
-                [_SHELL, "-c", command],
+                [_SHELL, "-c", limited, _SHELL, command],
                 cwd=self._root,
                 stdin=subprocess.DEVNULL if read_end is None else read_end,
                 stdout=write_end,
@@ -153,7 +155,6 @@ class Jobs:
                 user=user,
                 preexec_fn=self._process_limit(),  # noqa: PLW1509 - there is one thread here
             )
-        resource.prlimit(shell.pid, resource.RLIMIT_CPU, (self._limits.cpu_s, self._limits.cpu_s))
         shell.returncode = 0  # reaped in `_kill`, not by the object
         return shell.pid
 

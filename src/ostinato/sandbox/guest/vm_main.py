@@ -32,7 +32,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ostinato.sandbox.base import Limits, SandboxError
-from ostinato.sandbox.exam import worker
+from ostinato.sandbox.exam.judged import worker
 from ostinato.sandbox.files import image_root, layer_restore, rootfs
 from ostinato.sandbox.files.workspace import REPO_AREA, TMP_AREA, OverlayWorkspace
 from ostinato.sandbox.guest.agent import Request, Response, SandboxAgent

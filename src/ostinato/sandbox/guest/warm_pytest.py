@@ -22,11 +22,11 @@ import _pytest.config
 import pytest
 from _pytest.fixtures import FixtureFunctionDefinition
 
-from ostinato.sandbox.exam.worker import module_names
+from ostinato.sandbox.exam.guarded.inside import start, under_pytest
+from ostinato.sandbox.exam.guarded.inside.sources import MODULES, SOURCES, START
+from ostinato.sandbox.exam.guarded.inside.watch import Memory
+from ostinato.sandbox.exam.judged.worker import module_names
 from ostinato.sandbox.guest.pytest_command import Invocation, parse
-from ostinato.sandbox.suites import start, under_pytest
-from ostinato.sandbox.suites.sources import MODULES, SOURCES, START
-from ostinato.sandbox.suites.watch import Memory
 
 _MEMORY = Memory()
 """The machinery as `remember` finds it."""

@@ -26,9 +26,10 @@ class Rows:
     `values` ≥ 1 are the non-zero numbers and `at` their places, counted from the start of the first row
     through all rows; both have shape [sum of counts], and `at` rises.
 
-    >>> one = np.array([1, 1])
-    >>> Rows(at=np.array([1, 4]), values=np.array([2, 1]), counts=one, lengths=3 * one).at
-    array([1, 4])
+    >>> Rows(
+    ...     at=np.array([1, 4]), values=np.array([2, 1]), counts=np.array([1, 1]), lengths=np.array([3, 3])
+    ... ).lengths.sum()
+    np.int64(6)
     """
 
     at: Ints

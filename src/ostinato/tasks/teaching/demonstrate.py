@@ -3,14 +3,15 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from random import Random
 from typing import Protocol
 
 from ostinato.tasks.pebble import pebble_of
-from ostinato.tasks.teaching.habits import DONE, call
-from ostinato.tasks.teaching.teacher import Teacher
-from ostinato.tasks.teaching.visible_state import Message
+from ostinato.tasks.pebble.base import Pebble
+from ostinato.tasks.teaching.habits import BROKEN_SHARE, DONE, HABITS, Habit, Scene, broken_call, call
+from ostinato.tasks.teaching.visible_state import Message, asks_for_a_summary, visible_state
 from ostinato.types import Task
 
 HUNK = re.compile(r"^@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@.*\n", re.MULTILINE)
@@ -23,6 +24,26 @@ class Demonstrator(Protocol):
     def act(self, messages: Sequence[Message]) -> str:
         """Return the next assistant text, from the messages and tool results so far."""
         ...
+
+
+class Teacher:
+    """A scripted teacher with human habits, for one session: call `act` once for each assistant turn."""
+
+    def __init__(self, pebble: Pebble, rng: Random) -> None:
+        habits, shares = zip(*HABITS[pebble.kind], strict=True)
+        self.habit: Habit = rng.choices(habits, shares)[0]
+        self._scene = Scene(pebble=pebble, rng=rng)
+        self._texts: Iterator[str] = self.habit(self._scene)
+        if rng.random() < BROKEN_SHARE:
+            self._texts = chain([broken_call(self._scene.target.path)], self._texts)
+
+    def act(self, messages: Sequence[Message]) -> str:
+        """Return the next assistant text, from the messages and tool results so far; `done` at the end."""
+        self._scene.state = visible_state(messages)
+        self._scene.note()
+        if asks_for_a_summary(messages):
+            return self._scene.summary()
+        return next(self._texts, DONE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,8 +32,8 @@ def person_weights(people: Sequence[str], share: float) -> Floats:
 
     `people` names the person of each session. Where people are few, twice an equal part is the limit.
 
-    >>> round(float(person_weights(["ada"] * 6 + ["bob", "cyd", "dan", "eve"], 0.5)[0]), 3)
-    0.667
+    >>> person_weights(["ada"] * 6 + ["bob", "cyd", "dan", "eve"], 0.5).round(3).tolist()
+    [0.667, 0.667, 0.667, 0.667, 0.667, 0.667, 1.0, 1.0, 1.0, 1.0]
     """
     if not people:
         return np.ones(0)

@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.harness.frontends.acp import wire as module
@@ -48,7 +48,6 @@ async def read(data: bytes, limit: int = 2**16) -> tuple[list[dict], list[dict]]
     return messages, page.lines
 
 
-@settings(deadline=None)
 @given(st.lists(JSON.map(json.dumps).map(str.encode) | st.binary(max_size=20), max_size=5))
 def test_any_lines_are_received_or_answered(lines):
     messages, answers = asyncio.run(read(b"\n".join(line.replace(b"\n", b"") for line in lines)))

@@ -16,8 +16,8 @@ import pytest
 
 from ostinato.sandbox import Spec
 from ostinato.sandbox.backends.process.backend import ProcessBackend
-from ostinato.sandbox.exam import channel
-from ostinato.sandbox.exam.host import worker_process
+from ostinato.sandbox.exam.judged import channel
+from ostinato.sandbox.exam.judged.host import worker_process
 
 
 async def test_in_place_changes_the_repository_itself(repo: Path) -> None:

@@ -37,8 +37,8 @@ from ostinato.sandbox.base import (
 from ostinato.sandbox.egress import transparent
 from ostinato.sandbox.egress.policy import Resolve
 from ostinato.sandbox.egress.route import SocketRoute
-from ostinato.sandbox.exam.host import UNFINISHED, runs
-from ostinato.sandbox.exam.worker import module_names
+from ostinato.sandbox.exam.judged.host import UNFINISHED, runs
+from ostinato.sandbox.exam.judged.worker import module_names
 from ostinato.sandbox.files import rootfs, scratch
 from ostinato.sandbox.files.exec_cache import CacheKey, ExecCache, identity
 from ostinato.sandbox.files.layer import MAX_RECORD

@@ -32,7 +32,7 @@ from typing import Any
 
 from ostinato.sandbox.backends.namespaces import landlock_child, namespace_child
 from ostinato.sandbox.backends.namespaces.confinement import Confinement
-from ostinato.sandbox.exam import judge
+from ostinato.sandbox.exam.judged import judge
 from ostinato.sandbox.guest import warm_pytest
 from ostinato.sandbox.linux import cheap_fork, processes, syscalls
 from ostinato.sandbox.linux.cgroup import CgroupPool

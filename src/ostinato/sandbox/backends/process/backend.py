@@ -35,7 +35,7 @@ from ostinato.sandbox.base import (
     Unsupported,
     Usage,
 )
-from ostinato.sandbox.exam.host import judged_by_process, worker_process
+from ostinato.sandbox.exam.judged.host import judged_by_process, worker_process
 from ostinato.sandbox.files import layer_restore, tree
 from ostinato.sandbox.files.scratch import Scratch
 from ostinato.sandbox.files.snapshots import LAYER, SnapshotStore, open_layer
@@ -120,7 +120,7 @@ class ProcessBackend:
 
 @asynccontextmanager
 async def _working(exam: Exam, variation: int) -> AsyncIterator[socket.socket]:
-    """Yield the socket of a worker in a copy of the repository (see `exam.host.Working`)."""
+    """Yield the socket of a worker in a copy of the repository (see `exam.judged.host.WorkerFactory`)."""
     sandbox = await ProcessBackend().create(Spec(repo=exam.repo, limits=exam.limits))
     try:
         tree.apply(sandbox.root, exam.changes)

@@ -38,7 +38,7 @@ from ostinato.sandbox.base import (
 )
 from ostinato.sandbox.egress.frame_transport import FrameRoute
 from ostinato.sandbox.egress.policy import Resolve
-from ostinato.sandbox.exam.host import judged_by_process
+from ostinato.sandbox.exam.judged.host import judged_by_process
 from ostinato.sandbox.files import rootfs, tree
 from ostinato.sandbox.files.scratch import Scratch
 from ostinato.sandbox.files.snapshots import SnapshotStore, open_layer
@@ -106,7 +106,7 @@ class VmBackend:
 
     @asynccontextmanager
     async def _working(self, exam: Exam, variation: int) -> AsyncIterator[socket.socket]:
-        """Yield the socket of a worker in a fresh sandbox (see `exam.host.Working`)."""
+        """Yield the socket of a worker in a fresh sandbox (see `exam.judged.host.WorkerFactory`)."""
         sandbox = await self._create(Spec(repo=exam.repo, limits=exam.limits))
         asks, answers = socket.socketpair()
         try:

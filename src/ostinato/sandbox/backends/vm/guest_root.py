@@ -35,7 +35,7 @@ def copy_modules(target: Path) -> None:
 
 def guest_modules() -> list[Path]:
     """Return the modules that a guest can import: `base`, and the folders below the backends."""
-    folders = ("protocol", "linux", "files", "exam", "suites", "guest")
+    folders = ("protocol", "linux", "files", "exam/judged", "exam/guarded/inside", "guest")
     inside = [path for folder in folders for path in sorted((SANDBOX / folder).glob("*.py"))]
     return [
         SANDBOX / "base.py",

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.sandbox import SandboxError
@@ -56,7 +56,6 @@ def save(
     return SavedPages.open(target)
 
 
-@settings(max_examples=5, deadline=None)
 @given(pages=st.lists(st.integers(0, PAGES - 1), unique=True))
 def test_written_pages_arrive_and_no_others(
     tmp_path_factory: pytest.TempPathFactory, pages: list[int]

@@ -1,0 +1,153 @@
+"""Archives and directories of source code, read into a `SourceTree`; whatever they hold, nothing is run.
+
+An archive is hostile: a path that climbs out, a link, a device or a bomb refuses the whole of it, by name.
+"""
+
+import re
+import stat
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from ostinato.mining.base import MiningError, SourceTree, repository_name
+
+MAX_FILES = 5_000
+MAX_BYTES = 64 * 2**20
+MAX_FILE_BYTES = 8 * 2**20
+SKIPPED = frozenset({".git", "__pycache__", ".hg", ".svn", "node_modules", ".venv", ".tox"})
+LICENCE = re.compile(r"^(licen[cs]e|copying|unlicense)[^/]*$", re.IGNORECASE)
+LICENCES = {
+    "Apache-2.0": r"Apache License\s+Version 2",
+    "MIT": r"Permission is hereby granted, free of charge",
+    "BSD": r"Redistribution and use in source and binary forms",
+    "MPL-2.0": r"Mozilla Public License",
+    "PSF-2.0": r"PYTHON SOFTWARE FOUNDATION LICENSE",
+    "LGPL": r"GNU LESSER GENERAL PUBLIC LICENSE",
+    "GPL": r"GNU GENERAL PUBLIC LICENSE",
+    "ISC": r"Permission to use, copy, modify, and/or distribute",
+    "Unlicense": r"free and unencumbered software",
+    "CC0": r"CC0 1\.0",
+}
+COMPILED = (".so", ".pyd", ".dylib", ".dll")
+
+
+def read_tree(path: Path) -> SourceTree:
+    """Read a source archive (`.tar.*`, `.zip`) or a directory. Raises MiningError with the reason."""
+    if path.is_dir():
+        return checked_tree(path.resolve().name, "", dict(_directory(path.resolve())))
+    stem = re.sub(r"\.(tar(\.\w+)?|tgz|zip)$", "", path.name)
+    try:
+        files = dict(_zip(path) if zipfile.is_zipfile(path) else _tar(path))
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError) as error:
+        raise MiningError("unreadable archive", path.name, str(error)) from error
+    version = re.search(r"-(\d[\w.+!]*)$", stem)
+    return checked_tree(stem, version[1] if version else "", _without_top(files))
+
+
+def checked_tree(name: str, version: str, files: dict[str, bytes]) -> SourceTree:
+    """Return the tree of these files. Raises MiningError for compiled parts, no tests or no sources."""
+    if compiled := [path for path in files if path.endswith(COMPILED)]:
+        raise MiningError("compiled parts", name, compiled[0])
+    tree = SourceTree(name=repository_name(name), version=version, files=files, licence=licence(files))
+    if not tree.tests:
+        raise MiningError("no tests", name, "no test_*.py or *_test.py")
+    if not tree.sources:
+        raise MiningError("no sources", name, "no Python file outside of the tests")
+    return tree
+
+
+def licence(files: dict[str, bytes]) -> str:
+    """Return the licence that a file in the root is the text of: its name, `other`, or `none`."""
+    texts = [data.decode(errors="replace") for path, data in sorted(files.items()) if LICENCE.match(path)]
+    for name, pattern in LICENCES.items():
+        if any(re.search(pattern, text) for text in texts):
+            return name
+    return "other" if texts else "none"
+
+
+def _without_top(files: dict[str, bytes]) -> dict[str, bytes]:
+    """Leave out the one folder that all files of a source archive lie in."""
+    tops = {path.partition("/")[0] for path in files}
+    if len(tops) != 1 or any("/" not in path for path in files):
+        return files
+    return {path.partition("/")[2]: data for path, data in files.items()}
+
+
+class _Budget:
+    """The files and bytes that an archive may still bring; a member counts when named and when read."""
+
+    def __init__(self, where: str) -> None:
+        self._where, self._files, self._bytes = where, 2 * MAX_FILES, MAX_BYTES
+
+    def read(self, path: str, stream: IO[bytes]) -> bytes:
+        """Return the bytes of a file; a bomb is noticed before it is unpacked any further."""
+        data = stream.read(MAX_FILE_BYTES + 1)
+        self._bytes -= len(data)
+        self.claim(path, len(data))
+        return data
+
+    def claim(self, path: str, size: int) -> None:
+        """Count a file, whose header states `size`. Raises MiningError for a bomb."""
+        self._files -= 1
+        if size > MAX_FILE_BYTES or self._files < 0 or self._bytes < 0:
+            raise MiningError(
+                "bomb",
+                self._where,
+                f"{path} goes beyond {MAX_FILE_BYTES >> 20} MiB, or all beyond {MAX_BYTES >> 20} MiB or "
+                f"{MAX_FILES} files",
+            )
+
+
+def _check_path(where: str, name: str) -> str | None:
+    """Return the path of a member; None for one to leave out. Raises MiningError for one that climbs out."""
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name:
+        raise MiningError("path climbs out", where, repr(name))
+    return None if SKIPPED.intersection(path.parts) else str(path)
+
+
+def _tar(archive: Path) -> Iterator[tuple[str, bytes]]:
+    budget = _Budget(archive.name)
+    with tarfile.open(archive, "r:*") as opened:
+        for member in opened:
+            path = _check_path(archive.name, member.name)
+            budget.claim(member.name, member.size)
+            if member.isdir() or path is None:
+                continue
+            if member.issym() or member.islnk():
+                raise MiningError("link in archive", archive.name, f"{member.name!r} to {member.linkname!r}")
+            stream = opened.extractfile(member) if member.isfile() else None
+            if stream is None:
+                raise MiningError("device in archive", archive.name, repr(member.name))
+            yield path, budget.read(path, stream)
+
+
+def _zip(archive: Path) -> Iterator[tuple[str, bytes]]:
+    budget = _Budget(archive.name)
+    with zipfile.ZipFile(archive) as opened:
+        for member in opened.infolist():
+            path = _check_path(archive.name, member.filename)
+            kind = stat.S_IFMT(member.external_attr >> 16)
+            if member.is_dir() or path is None:
+                continue
+            if kind == stat.S_IFLNK:
+                raise MiningError("link in archive", archive.name, repr(member.filename))
+            if kind not in {0, stat.S_IFREG}:
+                raise MiningError("device in archive", archive.name, repr(member.filename))
+            with opened.open(member) as stream:
+                yield path, budget.read(path, stream)
+
+
+def _directory(folder: Path) -> Iterator[tuple[str, bytes]]:
+    budget = _Budget(folder.name)
+    for path in sorted(folder.rglob("*")):
+        relative = path.relative_to(folder).as_posix()
+        if SKIPPED.intersection(path.relative_to(folder).parts):
+            continue
+        if path.is_symlink():
+            raise MiningError("link in archive", folder.name, relative)
+        if path.is_file():
+            with path.open("rb") as stream:
+                yield relative, budget.read(relative, stream)
