@@ -15,8 +15,15 @@ import orjson
 from ostinato.gateway.errors import ApiError, unavailable
 from ostinato.gateway.offload import offload
 from ostinato.gateway.replicas import Replicas
-from ostinato.store.wire import abilities_from_json, completion_from_json, request_to_json
-from ostinato.types import Abilities, Completion, Distribution, FinishReason, GenerateRequest
+from ostinato.types import (
+    Abilities,
+    Completion,
+    Distribution,
+    FinishReason,
+    GenerateRequest,
+    from_json,
+    to_json,
+)
 from ostinato.web.secret import ENGINE_SECRET, bearer
 
 log = logging.getLogger(__name__)
@@ -208,7 +215,7 @@ class EngineClient:
             if response.status != 200:
                 return Abilities()
             try:
-                return abilities_from_json(orjson.loads(await response.read())["abilities"])
+                return from_json(Abilities, orjson.loads(await response.read())["abilities"])
             except (ValueError, KeyError, TypeError):
                 return Abilities()
 
@@ -228,7 +235,7 @@ class EngineClient:
 
 async def _encoded(request: GenerateRequest, **more: bool) -> bytes:
     size = BYTES_OF_AN_ID * len(request.prompt_ids)
-    return await offload(size, lambda: orjson.dumps(request_to_json(request) | more))
+    return await offload(size, lambda: orjson.dumps(to_json(request) | more))
 
 
 class _Patience:
@@ -320,7 +327,7 @@ def _object(line: bytes) -> dict[str, Any]:
 
 def _completion(body: bytes) -> Completion:
     try:
-        return completion_from_json(body)
+        return from_json(Completion, orjson.loads(body))
     except ValueError as error:
         raise _EngineFailedError(f"not a completion: {error}") from error
 

@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 import aiohttp
 
 from ostinato.harness.profiles.profile import CORE
-from ostinato.types import Signal, Source, TurnKind
+from ostinato.types import Signal, Source, TurnKind, to_json
 
 FIRST_WAIT_S = 0.05
 LONGEST_WAIT_S = 1.0
@@ -217,14 +217,7 @@ class GatewayClient:
 
     async def signal(self, signal: Signal) -> None:
         """Post one signal; posting it again is harmless. Raises GatewayUnavailable, GatewayRefused."""
-        value = {
-            "session_id": signal.session_id,
-            "kind": signal.kind.value,
-            "value": signal.value,
-            "id": signal.id,
-        }
-        turn = {} if signal.turn is None else {"turn": signal.turn}
-        await self._post("/feedback", json.dumps(value | turn).encode(), {})
+        await self._post("/feedback", json.dumps(to_json(signal)).encode(), {})
 
     async def context(self) -> int:
         """Return the most tokens of prompt and completion that the model reads; 0 where the gateway does not
