@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.databases import run_sql
 from tests.store.builders import group, session, turn, version
 from tests.store.old_record import STAY, fill
 
@@ -54,6 +55,19 @@ def test_an_expiry_is_shown_before_it_is_done(
     assert asked(capsys, *words, "--yes") == {**would, "removed": True}
     assert asked(capsys, *words)["sessions"] == 0
     assert asked(capsys, *words, "--uncollected")["sessions"] == 1
+
+
+def test_a_record_of_an_older_layout_is_only_looked_at(
+    store: Store, place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.record([turn(0)], sessions=[session()])
+    run_sql(place, f"UPDATE counters SET value = {SCHEMA - 1} WHERE name = 'schema'")
+    for words in (["compact", "--older-than", "0", "--yes"], ["expire", "--older-than", "0", "--yes"]):
+        assert main(["store", *words, "--store", place]) == 2
+        assert f"has layout {SCHEMA - 1}, this version of ostinato reads {SCHEMA}" in capsys.readouterr().err
+    found = asked(capsys, "info", "--store", place)
+    assert found == {"layout": SCHEMA - 1, "reads": SCHEMA, "store": shown(place)}
+    assert store.turns("s1") == [turn(0)]
 
 
 def test_a_record_that_is_not_there_is_not_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -69,7 +69,7 @@ def _info(options: argparse.Namespace) -> int:
         return WRONG
     if (layout := layout_of(place)) != SCHEMA:
         text = f"layout {layout}; this version of ostinato reads {SCHEMA} alone"
-        return _say(options, place, {"layout": layout, "newest": SCHEMA}, [text])
+        return _say(options, place, {"layout": layout, "reads": SCHEMA}, [text])
     with closing(Store.open(place)) as store:
         found = contents(store)
     lines = [f"layout {layout}"]

@@ -176,6 +176,7 @@ def _create(connection: Connection, where: str) -> None:
         connection.execute(counters.insert(), {"name": "schema", "value": SCHEMA})
     elif layout != SCHEMA:
         raise StoreError(
-            f"{where} has layout {layout}, this version of ostinato reads {SCHEMA}: use another one, "
-            "or the version of ostinato that wrote it"
+            f"{where} has layout {layout}, this version of ostinato reads {SCHEMA} alone and has changed "
+            "nothing in it: name another file or database, or read this one with the version of ostinato "
+            "that wrote it"
         )
