@@ -3,9 +3,7 @@
 The agent has no other way out.
 """
 
-import asyncio
 import json
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -15,9 +13,8 @@ import aiohttp
 
 from ostinato.harness.profiles.profile import CORE
 from ostinato.types import Signal, Source, TurnKind, to_json
+from ostinato.web.patience import Patience
 
-FIRST_WAIT_S = 0.05
-LONGEST_WAIT_S = 1.0
 RETRIED = {502, 503, 504}
 TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=300)
 CONTEXT_CODE = "context_length_exceeded"
@@ -253,7 +250,7 @@ class GatewayClient:
             yield response
 
     async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        deadline, wait = time.monotonic() + self._patience_s, FIRST_WAIT_S
+        patience = Patience(self._patience_s)
         while True:
             try:
                 return await attempt()
@@ -263,10 +260,8 @@ class GatewayClient:
                 if error.status not in RETRIED:
                     raise
                 cause = error
-            if time.monotonic() + wait > deadline:
+            if not await patience.lasts():
                 raise GatewayUnavailable(f"{self._base_url} did not answer: {cause}") from cause
-            await asyncio.sleep(wait)
-            wait = min(2 * wait, LONGEST_WAIT_S)
 
     async def _whole(self, path: str, body: bytes, headers: dict[str, str]) -> Reply:
         async with self._open(path, body, headers) as response:
