@@ -16,7 +16,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, NoReturn
 
-from ostinato.model.families.base import Message, Parsed, RenderError, text_of
+from ostinato.model.families.base import Message, Parsed, RenderError, strict_json, text_of
 from ostinato.model.families.calls import form_of
 from ostinato.model.families.hermes import in_hermes_way
 from ostinato.model.tokenizer import Tokenizer
@@ -333,8 +333,8 @@ def _guarded_call(call: Mapping[str, Any], guard: Texts) -> dict[str, Any]:
     arguments = function["arguments"]
     if isinstance(arguments, str):
         try:
-            arguments = json.loads(arguments)
-        except (ValueError, RecursionError) as error:
+            arguments = strict_json(arguments)
+        except ValueError as error:
             raise RenderError(
                 f"the arguments of a call of {function['name']} are no JSON: {error}"
             ) from error
