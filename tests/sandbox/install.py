@@ -1,8 +1,8 @@
-"""Installs what backends of virtual machines and suites of Node and Go need, and runs their tests.
+"""Installs what containers, virtual machines and suites of Node and Go need, and runs their tests.
 
-As root on Debian: runsc, QEMU, nftables and the tools for images from the backports, Node and Go from the
-release, a guest's kernel and busybox unpacked beside our own. Elsewhere, and where apt has no such packages
-or no mirror answers, the reason is printed and the tests of what is missing are skipped.
+As root on Debian: podman, runsc, QEMU, nftables and tools for images from the backports, Node and Go from
+the release, a guest's kernel and busybox unpacked beside our own. Elsewhere, and where apt has no such
+packages or no mirror answers, the reason is printed and the tests of what is missing are skipped.
 """
 
 import os
@@ -19,6 +19,10 @@ from ostinato.sandbox.base import SandboxError
 SOURCE = Path("/etc/apt/sources.list.d/ostinato-backports.sources")
 PROGRAMS = {
     "runsc": "runsc",
+    "podman": "podman",
+    "runc": "runc",
+    "newuidmap": "uidmap",
+    "busybox": "busybox-static",
     "qemu-system-x86_64": "qemu-system-x86",
     "mke2fs": "e2fsprogs",
     "nft": "nftables",

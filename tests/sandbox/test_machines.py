@@ -155,10 +155,10 @@ from pathlib import Path
 from ostinato.sandbox import Spec
 from ostinato.sandbox.backends.vm.backend import VmBackend
 from ostinato.sandbox.backends.vm.machine import VirtualMachine
-from ostinato.sandbox.choose import KINDS
+from ostinato.sandbox.choose import DEFAULT, KINDS
 
 async def main():
-    backend = await KINDS[sys.argv[1]].make(None)
+    backend = await KINDS[sys.argv[1]].make(DEFAULT)
     sandbox = await backend.create(Spec(repo=Path(sys.argv[2])))
     await sandbox.start("sleep 1000")
     print("ready", flush=True)

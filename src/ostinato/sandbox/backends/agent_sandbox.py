@@ -21,6 +21,7 @@ from ostinato.sandbox.base import (
 )
 from ostinato.sandbox.egress.proxy_connection import ConnectionRecord
 from ostinato.sandbox.egress.route import Route
+from ostinato.sandbox.files.layer import MAX_RECORD
 from ostinato.sandbox.protocol import frames
 from ostinato.sandbox.protocol.connection import AgentConnection, Response
 from ostinato.sandbox.protocol.frames import FrameError
@@ -229,6 +230,27 @@ class AgentSandbox:
         await self._connection.request({"op": "resume"}, within_s=self._within_s)
         self._connection.resume()
         self._paused = False
+
+    async def pack(self, file: int) -> None:
+        """Write the layer of the sandbox to `file`, while its processes are stopped."""
+        before, failed = self._paused, list[OSError]()
+
+        def write(_: Mapping[str, Any], body: bytes) -> None:
+            try:
+                frames.write_all(file, body)
+            except OSError as error:
+                failed.append(error)
+
+        await self.pause()
+        try:
+            await self._connection.request_events(
+                {"op": "pack"}, write, within_s=self._within_s, max_event=MAX_RECORD + frames.CHUNK
+            )
+        finally:
+            if not before:
+                await self.resume()
+        if failed:
+            raise SandboxError(f"the snapshot could not be written: {failed[0]}") from failed[0]
 
     async def usage(self) -> Usage:
         header, _ = await self._connection.request({"op": "usage"}, within_s=self._within_s)

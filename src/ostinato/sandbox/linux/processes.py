@@ -198,9 +198,16 @@ def usage() -> dict[str, Any]:
 
 
 def resident_bytes(pid: int) -> int:
-    """Return the resident bytes of a process; 0 if it ended meanwhile or hides its memory."""
+    """Return the resident bytes of a process, with shared pages by share unless the kernel is gVisor's.
+
+    Return 0 if it ended meanwhile or hides its memory.
+    """
     try:
         with open(f"/proc/{pid}/smaps_rollup", "rb") as file:  # noqa: PTH123
             return sum(int(line.split()[1]) * 1024 for line in file if line.startswith(b"Pss:"))
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
+    except FileNotFoundError:
+        with suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{pid}/statm", "rb") as file:  # noqa: PTH123
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return 0
+    except (ProcessLookupError, PermissionError):
         return 0

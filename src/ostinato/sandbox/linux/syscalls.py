@@ -184,6 +184,7 @@ _DENIED = {
 perf events, bpf, userfaultfd, io_uring, file handles, other processes' memory and descriptors, quotas,
 setting the clock, fanotify; shared memory, semaphores and message queues of System V and POSIX's queues,
 which count against nothing that bounds a sandbox and outlive the process that made them."""
+_WATCHES = {"x86_64": (253, 294), "aarch64": (26,)}
 _CLONE = {"x86_64": 56, "aarch64": 220}
 _SOCKETS = {"x86_64": (41, 53), "aarch64": (198, 199)}
 """socket, socketpair."""
@@ -205,18 +206,18 @@ _LOAD, _IF_EQUAL, _IF_ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06
 _NUMBER, _ARCH, _FIRST_ARGUMENT, _ARGUMENT_BYTES = 0, 4, 16, 8
 
 
-def filter_program(*, network: bool = True) -> bytes:
+def filter_program(*, network: bool = True, watches: bool = True) -> bytes:
     """The seccomp filter: no new namespaces, and none of the calls that widen the kernel's surface.
 
     The agent, process 1 of its namespace, has the same user as its commands, so no command may change its
     limits or scheduling. Sockets are of IP, of the machine's own files (AF_UNIX) and of netlink; other
     families lead to the hypervisor (AF_VSOCK) or to code that no command needs. Without `network` only
-    AF_UNIX is left.
+    AF_UNIX is left, without `watches` no inotify, of which the machine has few for all processes of a user.
     """
     machine = platform.machine()
     rules = [(_LOAD, 0, 0, _ARCH), (_IF_EQUAL, 1, 0, _ARCHES[machine]), (_RETURN, 0, 0, _KILL)]
     rules += [(_LOAD, 0, 0, _NUMBER)]
-    for number in _DENIED[machine]:
+    for number in (*_DENIED[machine], *(() if watches else _WATCHES[machine])):
         rules += [(_IF_EQUAL, 0, 1, number), (_RETURN, 0, 0, _DENY)]
     for number, place in _OF_PROCESSES[machine].items():
         named = _FIRST_ARGUMENT + _ARGUMENT_BYTES * place

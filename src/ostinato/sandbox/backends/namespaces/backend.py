@@ -41,7 +41,6 @@ from ostinato.sandbox.exam.judged.host import UNFINISHED, runs
 from ostinato.sandbox.exam.judged.worker import module_names
 from ostinato.sandbox.files import rootfs, scratch
 from ostinato.sandbox.files.exec_cache import CacheKey, ExecCache, identity
-from ostinato.sandbox.files.layer import MAX_RECORD
 from ostinato.sandbox.files.snapshots import LAYER, SnapshotStore, open_layer
 from ostinato.sandbox.guest import pytest_command
 from ostinato.sandbox.linux import cgroup, landlock
@@ -346,7 +345,7 @@ class NsSandbox(AgentSandbox):
         try:
             file = os.open(path / LAYER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
-                await self._pack(file)
+                await self.pack(file)
             finally:
                 os.close(file)
             return await asyncio.to_thread(shelf.finish, path, kind, self._spec.repo)
@@ -357,31 +356,10 @@ class NsSandbox(AgentSandbox):
     async def fork(self, n: int = 1) -> list[Sandbox]:
         memory = os.memfd_create("fork")
         try:
-            await self._pack(memory)
+            await self.pack(memory)
             return await all_or_none(self._backend.begin(self._spec, base=memory) for _ in range(n))
         finally:
             os.close(memory)
-
-    async def _pack(self, file: int) -> None:
-        """Write the layer of the sandbox to `file`, while its processes are stopped."""
-        before, failed = self._paused, list[OSError]()
-
-        def write(_: Mapping[str, Any], body: bytes) -> None:
-            try:
-                frames.write_all(file, body)
-            except OSError as error:
-                failed.append(error)
-
-        await self.pause()
-        try:
-            await self._connection.request_events(
-                {"op": "pack"}, write, within_s=self._within_s, max_event=MAX_RECORD + frames.CHUNK
-            )
-        finally:
-            if not before:
-                await self.resume()
-        if failed:
-            raise SandboxError(f"the snapshot could not be written: {failed[0]}") from failed[0]
 
     async def destroy(self) -> None:
         self._backend.forget(self)
