@@ -36,7 +36,7 @@ test-deep: $(VENV)/dev.stamp
 DEEP := not clients and not vllm and not machines and not real and not corpus and not ray and not postgres and not gpu
 
 test-agent: $(VENV)/dev.stamp
-	$(BIN)/python -m tests.clients.install --only @anthropic-ai/claude-code tests/clients/test_drive.py -k "claude or acp"
+	$(BIN)/python -m tests.clients.install --only @anthropic-ai/claude-code tests/clients/test_drive.py -k "claude or acp" $(ARGS)
 
 test-clients: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.clients.install $(ARGS)

@@ -22,10 +22,10 @@ from fuzz.ray_nodes import three_nodes
 from benchmarks.measure import Cpu, Run, table
 from benchmarks.plan_scale import ENGINES, SIZES, growth, scale
 from ostinato.demo.commands import DEMO
-from ostinato.loop.planner.costs import read_costs
-from ostinato.loop.planner.laptop import StageTime, predict
-from ostinato.loop.planner.report import whole
-from ostinato.loop.planner.runs import read_runs
+from ostinato_lab.planner.costs import read_costs
+from ostinato_lab.planner.laptop import StageTime, predict
+from ostinato_lab.planner.report import whole
+from ostinato_lab.planner.runs import read_runs
 
 MEASURED = {
     ("demo", "all", "wall_s"): 623.0,

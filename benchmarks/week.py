@@ -1,6 +1,6 @@
 """Simulated weeks: does what people feel rise, is what is planted promoted, and does a kill change anything?
 
-    python -m benchmarks.week [--parts runs/week-parts] [--only learnt others …] [--shuffled] [--json]
+    python -m benchmarks.week [--parts runs/week-parts] [--only learnt independent …] [--shuffled] [--json]
 
 Each part leaves a file in the folder, and the same command goes on with those that are missing; a week that
 was cut off goes on where it was.
@@ -9,8 +9,8 @@ was cut off goes on where it was.
   of the others. `satisfaction` is the hidden satisfaction of each honest developer with the last version less
   that with the first, on the same requests and luck, clustered by developer; `fresh` is the same for
   developers that the week never met. `satisfaction_low` is the least lower bound of any seed.
-- `others`: the same with the second population, written apart, on the first three seeds.
-- `shuffled` (also `--shuffled`): weeks of smaller trials in which each session shows the signs of another
+- `independent`: the same with the developers that were written independently, on the first three seeds.
+- `shuffled` (also `--shuffled`): weeks of smaller trials in which each session shows the reactions of another
   one, so that there is nothing to learn: `promotions`, trials that met people, and hidden satisfaction.
 - `null`: the peer. Drawn candidates (`week_drawn.py`) that learnt nothing: equal to the champion, or random
   steps of the size of a learner's first. None goes through a gate, so that all meet people.
@@ -40,15 +40,14 @@ from benchmarks.measure import Run, table
 from benchmarks.week_drawn import DEVELOPERS, SIZES, drawn
 from benchmarks.week_kills import KILLED_EACH, KILLS_EACH, fuzzed, killed
 from benchmarks.week_planted import BAD, GOOD, NULL, Plant, PlantedShop
-from ostinato.demo.week.judge import gain, mean_gain, satisfactions
-from ostinato.demo.week.people import People
-from ostinato.demo.week.policy import Policies
-from ostinato.demo.week.report import draw, report_of
-from ostinato.demo.week.start import write_start
-from ostinato.demo.week.week import WeekPlan, open_policies, run_week
 from ostinato.deploy.statistics import wilson
 from ostinato.loop.folder import owned
 from ostinato.loop.run import START, write_whole
+from ostinato_lab.week.developers import Developers
+from ostinato_lab.week.policy import Policies, write_start
+from ostinato_lab.week.report import draw, report_of
+from ostinato_lab.week.satisfaction import gain, mean_gain, satisfactions
+from ostinato_lab.week.week import WeekPlan, open_policies, run_week
 
 Part = dict[str, Any]
 FRESH = 1_000
@@ -72,8 +71,8 @@ def learnt(folder: Path, name: str, plan: WeekPlan) -> Part:
         report = report_of(week, policies)
         draw(report, folder / "week.svg")
         versions, new = (policies.of(week.first), policies.of(week.last)), plan.seed + FRESH
-        crowd = replace(plan, seed=new, developers=240, adversaries=0.0).crowd
-        fresh = gain(*versions, policies.words, crowd, new)
+        population = replace(plan, seed=new, developers=240, adversaries=0.0).people
+        fresh = gain(*versions, policies.vocabulary, population, new)
     met = sum(cycle.judged is not None and cycle.judged.tested is not None for cycle in week.cycles)
     return report | {"fresh": asdict(mean_gain(fresh)), "met_people": met}
 
@@ -115,7 +114,7 @@ def planted(folder: Path, seed: int, kinds: tuple[Plant, ...]) -> Part:
 
 def _hidden(policies: Policies, version: int, seed: int) -> float:
     """Return the mean hidden satisfaction of thirty developers with a version."""
-    found = satisfactions(policies.of(version), policies.words, People(30, seed), seed)
+    found = satisfactions(policies.of(version), policies.vocabulary, Developers(30, seed), seed)
     return fmean(found.values())
 
 
@@ -126,8 +125,8 @@ def parts_of(options: argparse.Namespace) -> Iterator[tuple[str, Callable[[Path]
         plan = WeekPlan(cycles=cycles, seed=seed)
         yield f"learnt-{seed}-{cycles}", partial(learnt, name=f"learnt-{seed}", plan=plan)
     for seed in options.seeds[:3]:
-        plan = WeekPlan(cycles=options.fewer, seed=seed, population="others")
-        yield f"others-{seed}-{plan.cycles}", partial(learnt, name=f"others-{seed}", plan=plan)
+        plan = WeekPlan(cycles=options.fewer, seed=seed, population="independent")
+        yield f"independent-{seed}-{plan.cycles}", partial(learnt, name=f"independent-{seed}", plan=plan)
     for seed in range(1, 1 + options.shuffles):
         plan = WeekPlan(
             cycles=SHUFFLED_CYCLES, seed=seed, developers=DEVELOPERS, shuffled=True, overrides=SHUFFLED
@@ -189,7 +188,7 @@ def summed(parts: Mapping[str, Part]) -> Part:
     }
     return {
         "satisfaction_low": _lowest(weeks, "learnt"),
-        "satisfaction_low_others": _lowest(weeks, "others"),
+        "satisfaction_low_independent": _lowest(weeks, "independent"),
         "shuffled": _null(weeks),
         "bad_promoted": share(_candidates(parts, "bad"))["promoted_share"],
         "kills": kills,
@@ -295,7 +294,7 @@ def _shown(change: Part) -> str:
     return f"{change['estimate']:+.3f} [{change['low']:+.3f}, {change['high']:+.3f}]"
 
 
-WEEKS = ("learnt", "others", "shuffled")
+WEEKS = ("learnt", "independent", "shuffled")
 KINDS = (*WEEKS, "null", "bad", "real", "fuzzed", "killed")
 
 

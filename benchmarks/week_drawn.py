@@ -15,15 +15,6 @@ from typing import Any, cast
 from safetensors.torch import load_file
 
 from benchmarks.week_planted import GOOD, Plant, Tensors
-from ostinato.demo.week.base import TownRequest, attempt_of
-from ostinato.demo.week.judge import satisfactions
-from ostinato.demo.week.people import People
-from ostinato.demo.week.policy import ActPolicy, act_of, policy_of
-from ostinato.demo.week.shop import POLL_S, exam
-from ostinato.demo.week.start import write_start
-from ostinato.demo.week.town import TICK_S, Town, acts_of, turns_of
-from ostinato.demo.week.week import BEGAN, WeekPlan, settings
-from ostinato.demo.week.words import STRATA, Act, Words
 from ostinato.deploy.abtest import TrialSession, judge
 from ostinato.deploy.budget import next_alpha
 from ostinato.deploy.gate import gate
@@ -37,6 +28,14 @@ from ostinato.model.tokenizer import Tokenizer
 from ostinato.store import Store
 from ostinato.store.releases import ReleaseStage
 from ostinato.types import Arm, Decision, Report, Session, Signal, Turn, Verdict
+from ostinato_lab.week.acts import STRATA, Act, Vocabulary
+from ostinato_lab.week.base import SimulatedRequest, attempt_of
+from ostinato_lab.week.developers import Developers
+from ostinato_lab.week.policy import ActPolicy, act_of, policy_of, write_start
+from ostinato_lab.week.resources import POLL_S, held_out_tasks
+from ostinato_lab.week.satisfaction import satisfactions
+from ostinato_lab.week.simulation import TICK_S, Simulation, acts_of, turns_of
+from ostinato_lab.week.week import BEGAN, WeekPlan, settings
 
 BEFORE_S = 3 * 3600.0
 """The time in which everybody meets the champion, whose rewards are the habits of a trial."""
@@ -45,8 +44,8 @@ BEFORE_S = 3 * 3600.0
 class Drawn:
     """The two versions, in the place of all versions of a chain; 0 is the champion."""
 
-    def __init__(self, words: Words, versions: Sequence[ActPolicy]) -> None:
-        self.words = words
+    def __init__(self, vocabulary: Vocabulary, versions: Sequence[ActPolicy]) -> None:
+        self.vocabulary = vocabulary
         self.of = versions.__getitem__
 
 
@@ -86,28 +85,32 @@ class Trying:
         self._memory = Memory()
         self._store = cast(Store, self._memory)
         self._definition = live_definition(config.live)
-        crowd = People(developers, seed)
-        self._town = Town(self._store, cast(Any, policies), crowd, seed=seed, began=BEGAN)
+        population = Developers(developers, seed)
+        self._simulation = Simulation(self._store, cast(Any, policies), population, seed=seed, began=BEGAN)
         self._now = BEGAN
         self._settled: dict[str, TrialSession] = {}
 
     def gate(self) -> Verdict:
         bench, live = self._config.bench, self._config.live
-        tasks = tasks_of_gate(part_frozen(exam(STRATA, 600), bench.frozen)[0], bench.gate_share, "drawn")
+        tasks = tasks_of_gate(
+            part_frozen(held_out_tasks(STRATA, 600), bench.frozen)[0], bench.gate_share, "drawn"
+        )
         sides = [self._measured(version, tasks, bench.passes) for version in (0, 1)]
         return gate(*sides, margin=live.gate_margin)
 
     def _measured(self, version: int, tasks: Sequence[Any], passes: int) -> Measurement:
-        words, policy, outcomes = self._policies.words, self._policies.of(version), []
+        vocabulary, policy, outcomes = self._policies.vocabulary, self._policies.of(version), []
         for task in tasks:
-            request = TownRequest(
+            request = SimulatedRequest(
                 stratum=task.kind, ambiguous=task.metadata["ambiguous"], hard=task.metadata["hard"]
             )
             tries = []
             for number in range(passes):
                 id_ = f"{version}/{task.id}/{number}"
-                turns = turns_of(policy, words, request, session_id=id_, arm="bench", at=0.0, seed=self._seed)
-                acts = acts_of(act_of(words, turn.completion) for turn in turns)
+                turns = turns_of(
+                    policy, vocabulary, request, session_id=id_, arm="bench", at=0.0, seed=self._seed
+                )
+                acts = acts_of(act_of(vocabulary, turn.completion) for turn in turns)
                 tries.append(attempt_of(request, acts, Random(f"gate/{self._seed}/{id_}")))
             outcomes.append(
                 TaskOutcome(
@@ -126,13 +129,13 @@ class Trying:
 
     def shadow(self) -> Verdict:
         """Compare the answers to the newest requests of the first hours."""
-        words, pairs = self._policies.words, []
+        vocabulary, pairs = self._policies.vocabulary, []
         for session in self._memory.sessions[-self._config.live.shadow_requests :]:
             turn = self._memory.turns_of([session.id])[session.id][1]
             answers = []
             for version in (0, 1):
                 rng = Random(f"shadow/{self._seed}/{version}/{session.id}")
-                act = act_of(words, self._policies.of(version).sample(turn.prompt_ids[-1], rng))
+                act = act_of(vocabulary, self._policies.of(version).sample(turn.prompt_ids[-1], rng))
                 answers.append(ShadowAnswer(failed=False, unreadable=act is Act.BREAK, seconds=1.0, tokens=1))
             pairs.append(ShadowPair(user=session.user, champion=answers[0], candidate=answers[1]))
         return compare_shadow(1, pairs)
@@ -172,7 +175,7 @@ class Trying:
         end = self._now + seconds
         while self._now < end:
             self._now += TICK_S
-            self._town.work(until=self._now)
+            self._simulation.work(until=self._now)
 
     def _observed(self, sessions: Sequence[Session]) -> list[TrialSession]:
         """Return the settled ones, each of which is read once: it is scored at one age."""
@@ -190,12 +193,12 @@ class Trying:
         return {user: fmean(values) for user, values in worth.items()}
 
 
-def champion() -> tuple[Tensors, Words]:
+def champion() -> tuple[Tensors, Vocabulary]:
     """Return the weights of the good champion, and the tokens of its acts."""
     with tempfile.TemporaryDirectory() as folder:
         start = Path(folder) / "start"
         write_start(start, {act.value: chance for act, chance in GOOD.items()})
-        return load_file(start / "model.safetensors"), Words.of(Tokenizer.load(start))
+        return load_file(start / "model.safetensors"), Vocabulary.of(Tokenizer.load(start))
 
 
 SIZES = ("live.ab_sessions=300", "live.canary_sessions=40")
@@ -207,20 +210,20 @@ def drawn(_: Path, seed: int, kinds: tuple[Plant, ...], each: int, gated: bool) 
 
     Those that are not `gated` go to the shadow without any gate, so that what comes after it is tried too.
     """
-    tensors, words = champion()
+    tensors, vocabulary = champion()
     config, rows = settings(WeekPlan(overrides=SIZES)), []
     for number in range(each):
         kind, name = kinds[number % len(kinds)], seed * each + number
-        planted = kind(tensors, words.token_of, Random(f"drawn/{name}"))
+        planted = kind(tensors, vocabulary.token_of, Random(f"drawn/{name}"))
         policies = [
-            policy_of(version, {key: value.double().numpy() for key, value in some.items()}, words)
+            policy_of(version, {key: value.double().numpy() for key, value in some.items()}, vocabulary)
             for version, some in enumerate((tensors, planted))
         ]
-        one = Trying(config, Drawn(words, policies), name, DEVELOPERS)
+        one = Trying(config, Drawn(vocabulary, policies), name, DEVELOPERS)
         row = {
             "kind": kind.__name__,
             **_tried(one, config, gated),
-            "hidden_change": _hidden(policies, words, name),
+            "hidden_change": _hidden(policies, vocabulary, name),
         }
         rows.append(row)
     return {"candidates": rows}
@@ -244,9 +247,10 @@ def _tried(one: Trying, config: RunConfig, gated: bool) -> dict[str, Any]:
     }
 
 
-def _hidden(policies: Sequence[ActPolicy], words: Words, seed: int) -> float:
+def _hidden(policies: Sequence[ActPolicy], vocabulary: Vocabulary, seed: int) -> float:
     """Return the change of the hidden satisfaction of thirty developers."""
     before, after = (
-        fmean(satisfactions(policy, words, People(30, seed), seed, visits=20).values()) for policy in policies
+        fmean(satisfactions(policy, vocabulary, Developers(30, seed), seed, visits=20).values())
+        for policy in policies
     )
     return round(after - before, 4)

@@ -16,7 +16,7 @@ from typing import Any
 
 from fuzz.cycle_kills import LEDGER, SMALL_WEEK, TINY_WEEK, Survived, ledger, survive, twin_of
 
-from ostinato.demo.week.week import WeekPlan, run_week
+from ostinato_lab.week.week import WeekPlan, run_week
 
 KILLS_EACH, KILLED_EACH = 250, 10
 """The kills of one part, about; a week that is under way is finished."""

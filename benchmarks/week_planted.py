@@ -21,13 +21,13 @@ from typing import Any, ClassVar
 
 import torch
 
-from ostinato.demo.week.shop import WeekShop
-from ostinato.demo.week.words import ACTS, AT_FIRST, VIEWS, Act
 from ostinato.loop.stages.learn import LEARNER
 from ostinato.store import Ledger
 from ostinato.sync import Publisher, Subscriber
 from ostinato.train.base import record_of
 from ostinato.train.config import LearnerProcess
+from ostinato_lab.week.acts import ACTS, AT_FIRST, VIEWS, Act
+from ostinato_lab.week.resources import WeekResources
 
 Tensors = dict[str, torch.Tensor]
 HEAD = "lm_head.weight"
@@ -113,7 +113,7 @@ BAD: tuple[Plant, ...] = (regressed, hacked, corrupted, stale)
 NULL: tuple[Plant, ...] = (equal, shuffled)
 
 
-class PlantedShop(WeekShop):
+class PlantedShop(WeekResources):
     """A shop whose candidates are planted, one kind after another."""
 
     kinds: ClassVar[tuple[Plant, ...]] = BAD
@@ -130,7 +130,7 @@ class PlantedShop(WeekShop):
             version = champion + 1
             before = sum(verdict.id.startswith("gate-of-") for verdict in self.store.verdicts())
             chance = Random(f"plant/{self.config.seed}/{before}")
-            tokens, plant = self.policies.words.token_of, self.kinds[before % len(self.kinds)]
+            tokens, plant = self.policies.vocabulary.token_of, self.kinds[before % len(self.kinds)]
             publisher.anchor(version, plant(subscriber.fetch(champion), tokens, chance), parent=champion)
         assert version is not None
         Ledger(self.store).commit(record_of(subscriber.manifest(version), batch=()))

@@ -1,6 +1,11 @@
-"""The command line of the studies: `python -m experiments [NAME …] [--seeds 5] [--plots DIR] [--json]`."""
+"""The command line of the studies: `python -m experiments [NAME …] [--seeds 5] [--plots DIR] [--json]`.
+
+Without a name it lists the studies, the two that train a model and have a command of their own, and the
+programs of the laboratory, each with one line and the command that runs it.
+"""
 
 import argparse
+import ast
 from pathlib import Path
 
 from experiments import (
@@ -34,6 +39,18 @@ STUDIES = {
         hacks,
     )
 }
+ROOT = Path(__file__).resolve().parents[1]
+ELSEWHERE = {
+    "python -m experiments.dialects": "experiments/dialects.py",
+    "python -m experiments.retraining": "experiments/retraining.py",
+    "ostinato cycle --simulate week": "lab/ostinato_lab/week/__init__.py",
+    "ostinato plan cluster": "lab/ostinato_lab/planner/__init__.py",
+    "ostinato bench calibrate MODEL@URL": "lab/ostinato_lab/judges/__init__.py",
+}
+"""The sources of the programs with a command of their own, whose first line says what they do.
+
+The sources are read and not imported, so that a list needs neither a model nor a plot.
+"""
 
 
 def main() -> None:
@@ -46,8 +63,12 @@ def main() -> None:
     if unknown := [name for name in options.names if name not in STUDIES]:
         parser.error(f"there is no study {unknown[0]!r}: the studies are {', '.join(STUDIES)}")
     if not options.names:
-        for study in STUDIES.values():
-            print(f"{study.name:16}{study.question}")
+        listed = {f"python -m experiments {study.name}": study.question for study in STUDIES.values()}
+        for command, source in ELSEWHERE.items():
+            docstring = ast.get_docstring(ast.parse((ROOT / source).read_text())) or ""
+            listed[command] = docstring.partition("\n")[0]
+        for command, line in listed.items():
+            print(f"{command:42}{line}")
         return
     for name in options.names:
         study = STUDIES[name]

@@ -15,12 +15,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from ostinato.demo.week.week import WeekPlan, run_week
 from ostinato.loop.run import Run
 from ostinato.store import Objects
 from ostinato.store.sql.database import Database
 from ostinato.train.journal import Journal
 from ostinato.train.state import States
+from ostinato_lab.week.week import WeekPlan, run_week
 
 SMALL_WEEK = WeekPlan(
     cycles=1,

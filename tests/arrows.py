@@ -7,8 +7,10 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-SOURCES = {"ostinato": ROOT / "src" / "ostinato"} | {
-    name: ROOT / name for name in ("tests", "fuzz", "benchmarks", "experiments")
+SOURCES = {
+    "ostinato": ROOT / "src" / "ostinato",
+    "ostinato_lab": ROOT / "lab" / "ostinato_lab",
+    **{name: ROOT / name for name in ("tests", "fuzz", "benchmarks", "experiments")},
 }
 """The top-level packages and their folders."""
 

@@ -35,6 +35,8 @@ class Stage:
     """The Makefile's target."""
     rooms: tuple[str, ...] = ()
     """Modules, or packages with all below them, that the stage is about. Empty: each change runs it."""
+    arguments: str = ""
+    """The stage's own arguments for pytest, and the folder of its tests where any arguments replace it."""
     only: str = ""
     """The one kind of check, `change` or `full`, of which the stage is a part; empty for both."""
 
@@ -66,25 +68,41 @@ class Stage:
         )
 
 
+# A test that fails runs once more, until three runs beside busy loops have been seen to need none of that.
+AGAIN = "--reruns 1 --reruns-delay 5"
 STAGES = (
     Stage(target="lint"),
     Stage(target="types"),
-    Stage(target="test", only="change"),
-    Stage(target="test-deep", only="full"),
+    Stage(target="test", only="change", arguments=AGAIN),
+    Stage(target="test-deep", only="full", arguments=AGAIN),
     Stage(target="wheel"),
-    Stage(target="test-postgres"),
-    Stage(target="test-agent", only="change"),
-    Stage(target="test-clients", rooms=("ostinato.gateway", "ostinato.harness.outside", "tests.clients")),
-    Stage(target="test-vllm", rooms=("ostinato.engine.vllm", "tests.vllm")),
+    Stage(target="test-postgres", arguments=AGAIN),
+    Stage(target="test-agent", only="change", arguments=AGAIN),
+    Stage(
+        target="test-clients",
+        rooms=("ostinato.gateway", "ostinato.harness.outside", "tests.clients"),
+        arguments=f"tests/clients {AGAIN}",
+    ),
+    Stage(
+        target="test-vllm",
+        rooms=("ostinato.engine.vllm", "tests.vllm"),
+        arguments=f"tests/vllm {AGAIN}",
+    ),
     Stage(target="test-browser", rooms=("ostinato.dashboard", "tests.dashboard.test_browser")),
-    Stage(target="test-ray", rooms=("ostinato.loop.placement", "tests.loop.placement")),
+    Stage(
+        target="test-ray",
+        rooms=("ostinato.loop.placement", "tests.loop.placement"),
+        arguments=f"tests/loop {AGAIN}",
+    ),
     Stage(
         target="real-short",
         rooms=("ostinato.model", "ostinato.engine.embedded", "ostinato.train", "tests.real"),
+        arguments=AGAIN,
     ),
     Stage(
         target="test-sandboxes",
         rooms=("ostinato.sandbox", "tests.sandbox", "tests.hacks", "tests.escapes"),
+        arguments=AGAIN,
     ),
 )
 
@@ -105,6 +123,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"::: make {stage.target}", flush=True)
         began = time.monotonic()
         command = ["make", "--no-print-directory", stage.target]
+        command += [f"ARGS={stage.arguments}"] if stage.arguments else []
         status = subprocess.run(command, cwd=ROOT, check=False).returncode
         took[stage.target] = time.monotonic() - began
         if status:

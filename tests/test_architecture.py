@@ -15,7 +15,7 @@ PACKAGE = SOURCES["ostinato"]
 TESTS = Path(__file__).parent
 LAYERS = [
     {"types"},
-    {"config", "store", "web"},
+    {"config", "laboratory", "store", "web"},
     {"model", "tasks", "sandbox", "sync"},
     {"engine", "train", "harness", "gateway", "rewards", "deploy", "search", "edits", "dashboard"},
     {"mining", "rollout", "bench"},
@@ -25,6 +25,8 @@ LAYERS = [
 ]
 LAYER = {part: depth for depth, parts in enumerate(LAYERS) for part in parts}
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.stem in LAYER)
+LABORATORY = SOURCES["ostinato_lab"]
+LABORATORY_FILES = sorted(LABORATORY.rglob("*.py"))
 MAX_FILE, MAX_FUNCTION, MAX_FILES = 400, 60, 20
 TORCH_ROOMS = {"model", "sync", "engine", "train"}
 TORCH_FREE = [
@@ -82,10 +84,11 @@ for name in sys.argv[1:]:
 
 
 def test_nothing_is_long() -> None:
-    assert not [label(path) for path in FILES if path.read_text().count("\n") > MAX_FILE]
+    files = [*FILES, *LABORATORY_FILES]
+    assert not [str(path) for path in files if path.read_text().count("\n") > MAX_FILE]
     assert not [
-        f"{label(path)}: {node.name}"
-        for path in FILES
+        f"{path}: {node.name}"
+        for path in files
         for node in ast.walk(tree(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (node.end_lineno or 0) - node.lineno >= MAX_FUNCTION
@@ -235,3 +238,39 @@ def test_every_module_has_its_test_file_or_is_named_in_the_header_of_one() -> No
         for path in modules
         if not (TESTS / path.parent / f"test_{path.name}").exists() and str(path) not in headers
     ]
+
+
+def test_the_laboratory_lies_above_the_product() -> None:
+    """Only `laboratory.py` knows its name, and it imports nothing of it before a command runs."""
+    assert not [
+        str(path)
+        for path in FILES
+        if any(name.split(".")[0] == LABORATORY.name for name in imported(path))
+        or (LABORATORY.name in path.read_text() and path.name != "laboratory.py")
+    ]
+
+
+def test_the_folders_of_the_laboratory_are_small_and_say_what_lives_in_them() -> None:
+    for path in LABORATORY_FILES:
+        assert ast.get_docstring(tree(path)), path
+        assert len([*path.parent.glob("*.py")]) <= MAX_FILES, path.parent
+
+
+def test_the_programs_of_the_laboratory_import_no_cycle_and_not_each_other() -> None:
+    names = {
+        ".".join((LABORATORY.name, *path.relative_to(LABORATORY).with_suffix("").parts)): path
+        for path in LABORATORY_FILES
+    }
+    arrows = {
+        name: {each.rpartition(".")[0] for each in imported(path)} & names.keys()
+        for name, path in names.items()
+    }
+    assert TopologicalSorter(arrows).prepare() is None
+    assert not [
+        n for n, to in arrows.items() if any(n.split(".")[1:2] != other.split(".")[1:2] for other in to)
+    ]
+
+
+def test_every_program_of_the_laboratory_has_its_tests() -> None:
+    programs = {path.name for path in LABORATORY.iterdir() if (path / "__init__.py").exists()}
+    assert programs <= {path.name for path in (TESTS / "lab").iterdir() if path.is_dir()}

@@ -1,4 +1,7 @@
-"""The command line: what a person reads who mistyped, and which errors are sentences."""
+"""The command line: what a person reads who mistyped, and which errors are sentences.
+
+Covers loop/commands.py, search/commands.py and web/port.py.
+"""
 
 import errno
 import json
@@ -12,7 +15,10 @@ from pathlib import Path
 import pytest
 
 from ostinato import cli
+from ostinato.loop import commands as serve_commands
 
+BARE = {"PYTHONPATH": str(Path(cli.__file__).parents[1])}
+"""An environment where Python finds the package and, with `-S`, nothing of others."""
 KEYED = {**os.environ, "OSTINATO_KEY": "k"}
 
 
@@ -24,6 +30,33 @@ def ostinato(*words: str) -> subprocess.CompletedProcess[str]:
 def test_alone_it_lists_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([]) == 2
     assert "serve a run's version, a checkpoint" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("word", ["--version", "--help"])
+def test_what_asks_for_no_command_imports_no_room(word: str) -> None:
+    code = f"""import sys
+from ostinato import cli
+try:
+    cli.main([{word!r}])
+except SystemExit:
+    ours = {{name for name in sys.modules if name.startswith("ostinato.")}}
+    assert ours == {{"ostinato.cli"}}, ours
+    foreign = {{name.partition(".")[0] for name in sys.modules}} - sys.stdlib_module_names
+    print(sorted(foreign - {{"ostinato", "__main__"}}), file=sys.stderr)
+"""
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code], capture_output=True, text=True, check=False, env=BARE
+    )
+    assert (done.returncode, done.stderr) == (0, "[]\n")
+
+
+def test_every_command_has_its_help_and_the_room_that_adds_it() -> None:
+    parser = cli.whole_parser()
+    (commands,) = [action for action in parser._actions if isinstance(action, cli.Commands)]
+    assert set(commands.choices) == set(cli.COMMANDS)
+    for name in cli.COMMANDS:
+        (alone,) = [each for each in cli.parser_of(name)._actions if isinstance(each, cli.Commands)]
+        assert name in alone.choices
 
 
 def test_the_help_is_a_whole_sentence(capsys: pytest.CaptureFixture[str]) -> None:
@@ -54,7 +87,7 @@ def test_an_impossible_port_is_named(port: str, capsys: pytest.CaptureFixture[st
     assert f"{port!r} is no port: give a number from 0 to 65535" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("value", cli.OF_A_MODEL.values())
+@pytest.mark.parametrize("value", serve_commands.OF_A_MODEL.values())
 def test_serve_refuses_what_it_would_ignore_without_a_model(
     value: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -90,9 +123,9 @@ def test_a_model_of_few_positions_is_served_with_those(
 ) -> None:
     if positions is not None:
         (tmp_path / "config.json").write_text(json.dumps({"max_position_embeddings": positions}))
-    options = cli._parser().parse_args(["serve", "--model", str(tmp_path), *words])
+    options = cli.whole_parser().parse_args(["serve", "--model", str(tmp_path), *words])
     given = {"context": options.context} if words else {}
-    assert cli._of_model(options, given).context == context
+    assert serve_commands._of_model(options, given).context == context
 
 
 def test_the_hook_command_explains_itself() -> None:

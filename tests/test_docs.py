@@ -25,7 +25,7 @@ PAGES = sorted(
 HISTORY = {"CHANGELOG.md", "LOG.md"}
 """Pages that speak of files as they were."""
 PATH = re.compile(r"^(?:\./)?([\w.-]+(?:/[\w.*-]+)*/?)(?:::(\w+))?$")
-OURS = ("tests/", "benchmarks/", "experiments/", "fuzz/", "docs/", "src/", ".ci/")
+OURS = ("tests/", "benchmarks/", "experiments/", "fuzz/", "docs/", "src/", "lab/", ".ci/")
 ROOMS = {path.name for path in (ROOT / "src" / "ostinato").iterdir() if path.is_dir()}
 OF_A_TASK = {"tests/test.sh", "tests/test_hidden.py"}
 """Files of a Harbor task, not of this repository."""
@@ -111,7 +111,7 @@ def choices(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParse
 
 def unknown(words: list[str]) -> list[str]:
     """The words of a command line that no parser knows: commands that are missing and options."""
-    parser, wrong = cli._parser(), []
+    parser, wrong = cli.whole_parser(), []
     for word in words:
         if word in {"|", "&&", ">", "#", "…", "...", "--"}:
             break

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PACKAGE = ROOT / "src" / "ostinato"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
-CODE = ("src", "tests", "benchmarks", "experiments", "fuzz", "docs")
+CODE = ("src", "tests", "benchmarks", "experiments", "fuzz", "docs", "lab")
 OF_A_TASK = {"calc.py", "test_hidden.py"}
 """Files of the repositories that agents work on."""
 LINK = re.compile(r"!?\[[^\]\n]*\]\(([^)\s]+)\)")
@@ -65,6 +65,13 @@ def test_the_reference_is_what_the_code_says() -> None:
     command = [sys.executable, str(DOCS / "reference" / "make.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_argument_of_every_command_has_its_meaning() -> None:
+    page = (DOCS / "reference" / "commands.md").read_text()  # which the test above holds equal to the parsers
+    rows = re.findall(r"^\| (`.+?`) \|.*\| *(.*?) *\|$", page, re.MULTILINE)
+    assert len(rows) > 100
+    assert not [argument for argument, meaning in rows if not meaning]
 
 
 def test_the_readme_names_every_room_once() -> None:

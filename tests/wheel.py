@@ -70,9 +70,10 @@ def build(python: Path, place: Path) -> Path:
 
 
 def check_contents(wheel: Path) -> None:
-    """Raise AssertionError unless every file of the package, and nothing of the tests, is in the wheel."""
+    """Raise AssertionError unless every file of both packages, and nothing of the tests, is in the wheel."""
     inside = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    wanted = {name.removeprefix("src/") for name in tracked() if name.startswith("src/ostinato/")}
+    packages = ("src/ostinato/", "lab/ostinato_lab/")
+    wanted = {name.partition("/")[2] for name in tracked() if name.startswith(packages)}
     assert {Path(name).name for name in wanted} >= {"kernel.c", "py.typed"}
     assert not wanted - inside, f"the wheel lacks {sorted(wanted - inside)}"
     assert not inside - wanted, f"the wheel holds {sorted(inside - wanted)}, which the clone does not"

@@ -140,7 +140,7 @@ def commands_page() -> str:
     """Return the page of commands and environment variables."""
     for name in VARIABLES:  # defaults of the code, not of the shell that runs this
         os.environ.pop(name, None)
-    from ostinato.cli import _parser  # builds its defaults from the environment
+    from ostinato.cli import whole_parser  # builds its defaults from the environment
 
     found = variables()
     if found.keys() - INTERNAL != VARIABLES.keys():
@@ -154,7 +154,7 @@ def commands_page() -> str:
             "# Commands",
             "Generated from the code by `make reference`; do not edit. A usage line names what must be given."
             " Exit status: 0 done, 1 the work failed, 2 the request was wrong, 130 interrupted.",
-            *command("ostinato", _parser(), "", 2),
+            *command("ostinato", whole_parser(), "", 2),
             "## Environment variables",
             "A key is never an argument, because arguments are visible to every user of a machine.",
             table(("variable", "read by", "meaning"), rows),

@@ -15,12 +15,12 @@ from rich.console import Console
 from tests.rewards.follow_ups.test_read import TOKENIZER
 from tests.store.builders import session, turn
 
-from ostinato.demo.week.clock import run_virtually
 from ostinato.loop.people import PeopleTraffic, consent_hint
 from ostinato.loop.show import Show
 from ostinato.rewards.live.definition import LIVE
 from ostinato.store import Store
 from ostinato.types import Ending, Source
+from ostinato_lab.week.clock import run_virtually
 
 
 async def test_a_period_ends_when_enough_sessions_have_ended_since_it_began(tmp_path: Path) -> None:

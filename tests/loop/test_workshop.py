@@ -11,17 +11,19 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from tests.loop.test_services import SERVER, Settings
 
 from ostinato.config import ConfigError, read
-from ostinato.demo.week.shop import Silent
 from ostinato.loop.config import RunConfig, check
 from ostinato.loop.run import Run
 from ostinato.loop.services import Services
+from ostinato.loop.show import Show
 from ostinato.loop.workshop import ArmEngines, Workshop, standing
 from ostinato.sandbox.choose import choose_backend
 from ostinato.store import Store
 
+QUIET = Show(Console(quiet=True, force_terminal=False))
 COUNTING = """
 import http.server, json, sys, tomllib
 class Answers(http.server.BaseHTTPRequestHandler):
@@ -81,7 +83,7 @@ async def test_the_counters_of_an_engine_that_just_died_are_waited_for(tmp_path:
         backend = await choose_backend("process")
         stack.push_async_callback(backend.aclose)
         config = read(RunConfig, {}, "run.toml")
-        shop = Workshop(config, run, Silent(), store=store, services=services, gateway=one, backend=backend)
+        shop = Workshop(config, run, QUIET, store=store, services=services, gateway=one, backend=backend)
         stack.push_async_callback(shop.aclose)
         shop.poll_s = 0.01
         os.kill(one.pid, signal.SIGKILL)

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from ostinato import cli
-from ostinato.sandbox import Backend, SandboxError, choose
+from ostinato.sandbox import Backend, SandboxError, choose, doctor
 from ostinato.sandbox.backends.vm.qemu import kvm
 from ostinato.sandbox.egress import transparent
 from ostinato.sandbox.linux import cgroup, landlock
@@ -22,7 +22,7 @@ def test_every_line_comes_from_something_that_ran(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     broken = choose.BackendKind(name="broken", make=_broken, advice="install the engine")
-    monkeypatch.setattr(cli, "KINDS", {"process": choose.KINDS["process"], "broken": broken})
+    monkeypatch.setattr(doctor, "KINDS", {"process": choose.KINDS["process"], "broken": broken})
     monkeypatch.setattr(cgroup, "usable", lambda: None)
     monkeypatch.setattr(kvm, "kvm_runs", lambda: True)
     monkeypatch.setattr(transparent, "missing", lambda: "there is no nft")
@@ -42,7 +42,7 @@ def test_every_line_comes_from_something_that_ran(
 
 def test_the_table_is_for_people(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     broken = choose.BackendKind(name="broken", make=_broken, advice="install the engine")
-    monkeypatch.setattr(cli, "KINDS", {"broken": broken})
+    monkeypatch.setattr(doctor, "KINDS", {"broken": broken})
     monkeypatch.setattr(kvm, "kvm_runs", lambda: True)
     assert cli.main(["doctor"]) == 1, "no backend works"
     assert "do: install the engine" in capsys.readouterr().out

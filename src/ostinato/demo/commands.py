@@ -39,7 +39,7 @@ STAYS = "the dashboard stays until Ctrl-C: {}"
 
 def register(commands: Any) -> None:
     """Add `run` and `demo` to the subparsers of `ostinato`."""
-    run = commands.add_parser("run", help="teach, practise, measure and deploy a model, as a file says")
+    run = commands.add_parser("run")
     run.add_argument("file", type=Path, metavar="FILE", help="a TOML file of settings")
     run.add_argument(
         "--directory", type=Path, default=None, help="the run folder (default: runs/ and the file's name)"
@@ -47,7 +47,7 @@ def register(commands: Any) -> None:
     _add_common(run)
     run.set_defaults(run=_run, interrupted=INTERRUPTED)
 
-    demo = commands.add_parser("demo", help="turn the whole circle once, on this machine")
+    demo = commands.add_parser("demo")
     demo.add_argument("--seed", type=int, default=None, help="the run's seed")
     demo.add_argument("--directory", type=Path, default=Path("runs/demo"), help="the run folder")
     demo.add_argument(

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ostinato.demo.commands import turn
+from ostinato.laboratory import laboratory
 
 if TYPE_CHECKING:
     from ostinato.store.cycle_log import CycleEntry
@@ -35,10 +36,12 @@ WORDS = {
 
 def register(commands: Any) -> None:
     """Add `cycle` and its commands to the subparsers of `ostinato`."""
-    parser = commands.add_parser("cycle", help="turn a run's cycle again and again, unattended")
+    parser = commands.add_parser("cycle")
     _directory(parser)
     parser.add_argument("--every", type=_seconds, default=0.0, help="least time between two, as 5h or 30m")
-    parser.add_argument("--cycles", type=int, default=WITHOUT_END, help="end after so many (default: never)")
+    parser.add_argument(
+        "--cycles", type=int, default=None, help="end after so many (default: never; 30 when simulated)"
+    )
     parser.add_argument("--simulate", choices=("week",), help="turn it for simulated developers instead")
     week = parser.add_argument_group("with --simulate week")
     week.add_argument("--seed", type=int, default=1, help="the seed of people, requests and acts")
@@ -75,45 +78,12 @@ def _turn(options: argparse.Namespace) -> int:
     from ostinato.loop.run import Run
 
     if options.simulate:
-        return _week(options)
+        return laboratory("week.command:simulate")(options)
     run = Run(directory=options.directory)
     if not run.config.exists():
         return _complain(f"{options.directory} holds no run: let `ostinato run` make it up to `after`")
-    return turn(run, cycles=options.cycles, every_s=options.every)
-
-
-def _week(options: argparse.Namespace) -> int:
-    from rich.console import Console
-
-    from ostinato.demo.week.report import draw, grid_of, report_of
-    from ostinato.demo.week.week import WeekPlan, open_policies, run_week
-    from ostinato.loop.folder import owned
-    from ostinato.loop.show import Show
-
-    if not 0 <= options.adversaries < 1 or options.developers < 1:
-        return _complain("--adversaries is 0 or more and below 1, and --developers at least 1")
-    plan = WeekPlan(
-        cycles=30 if options.cycles == WITHOUT_END else options.cycles,
-        seed=options.seed,
-        developers=options.developers,
-        adversaries=options.adversaries,
-    )
-    console = Console(stderr=options.json)
-    with owned(options.directory, "cycle --simulate week") as run:
-        week = run_week(run.directory, plan, Show(console))
-        report = report_of(week, open_policies(run))
-        (run.directory / "week.json").write_text(json.dumps(report))
-        draw(report, run.directory / "week.svg")
-    console.print(grid_of(report))
-    gained = report["hidden_satisfaction_gained"]
-    bounds = f"{gained['estimate']:+.3f} [{gained['low']:+.3f}, {gained['high']:+.3f}]"
-    console.print(f"hidden satisfaction, last version less first: {bounds}", highlight=False)
-    for name in ("hold_out", "hold_out_tasks"):
-        console.print(f"hold-out: {report[name]}", highlight=False)
-    console.print(f"plot: {run.directory / 'week.svg'}", highlight=False)
-    if options.json:
-        print(json.dumps(report))  # noqa: T201
-    return DONE
+    cycles = WITHOUT_END if options.cycles is None else options.cycles
+    return turn(run, cycles=cycles, every_s=options.every)
 
 
 def _status(options: argparse.Namespace) -> int:

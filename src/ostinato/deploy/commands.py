@@ -21,11 +21,11 @@ Command = Callable[["Store", argparse.Namespace], None]
 
 def register(commands: Any) -> None:
     """Add `arms` and its commands to the subparsers of `ostinato`."""
-    parser = commands.add_parser("arms", help="which engines serve which users")
+    parser = commands.add_parser("arms")
     group = parser.add_subparsers(required=True, metavar="COMMAND")
     _command(group, "list", "every arm, its version, share and engines", _list)
     change = _command(group, "set", "make an arm, or change its version or engines", _set)
-    change.add_argument("name")
+    change.add_argument("name", help="the arm's name")
     change.add_argument("--version", type=int, help="the version that the engines serve")
     change.add_argument("--engine", action="append", metavar="URL", help="a replica; the others go")
     divide = _command(group, "split", "send users to arms by their shares", _split)

@@ -1,16 +1,19 @@
-"""`ostinato plan ab`: the sessions and days that a trial needs."""
+"""`ostinato plan`: the sessions and days that a trial needs; the laboratory simulates a cluster."""
 
 import argparse
 import json
 import sys
+from pathlib import Path
 from typing import Any
+
+from ostinato.laboratory import laboratory
 
 DONE, WRONG = 0, 2
 
 
-def register(commands: Any) -> Any:
-    """Add `plan` and `plan ab` to the subparsers of `ostinato`; return those of `plan`, for further ones."""
-    parser = commands.add_parser("plan", help="how long a trial takes, or a cycle on other machines")
+def register(commands: Any) -> None:
+    """Add `plan`, `plan ab` and `plan cluster` to the subparsers of `ostinato`."""
+    parser = commands.add_parser("plan")
     group = parser.add_subparsers(required=True, metavar="COMMAND")
     trial = group.add_parser("ab", help="the sessions and days with which an A/B test finds a lift")
     trial.add_argument("--baseline", type=float, required=True, help="the champion's rate of good sessions")
@@ -27,7 +30,26 @@ def register(commands: Any) -> Any:
     trial.add_argument("--power", type=float, default=0.8, help="the chance of finding the lift")
     trial.add_argument("--json", action="store_true", help="print JSON")
     trial.set_defaults(run=_ab)
-    return group
+    _add_cluster(group)
+
+
+def _add_cluster(commands: Any) -> None:
+    parser = commands.add_parser("cluster", help="simulate a cycle on given machines from unit costs")
+    parser.add_argument(
+        "--model",
+        default="1T-moe",
+        help="1T-moe, 235B-moe, demo, demo-quarter, demo-quarter-ray, smollm2 or a TOML file",
+    )
+    parser.add_argument("--gpus", default="h100:512", help="kind and number, as h100:512")
+    parser.add_argument("--trainers", type=float, default=0.75, help="the share of GPUs that trains")
+    parser.add_argument("--regions", default="us:100,eu:40,ap:40", help="names, with Gbit/s from the bucket")
+    parser.add_argument("--sandboxes", type=float, default=20_000, help="places for sandboxes")
+    parser.add_argument("--traffic", type=float, default=1e6, help="live sessions a day")
+    parser.add_argument("--cycle", default="5h", help="the least time between the starts of cycles: 5h, 90m")
+    parser.add_argument("--price", type=float, help="the price of a GPU-hour, in any money")
+    parser.add_argument("--plot", type=Path, help="draw a week into this file (.svg, .png, .pdf)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=laboratory("planner.command:plan_cluster"))
 
 
 def _ab(options: argparse.Namespace) -> int:

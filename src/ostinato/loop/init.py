@@ -76,7 +76,7 @@ class InitError(ValueError):
 
 def register(commands: Any) -> None:
     """Add `init` to the subparsers of `ostinato`."""
-    parser = commands.add_parser("init", help="write a file for `ostinato run` that suits this machine")
+    parser = commands.add_parser("init")
     parser.add_argument("file", type=Path, nargs="?", default=Path("run.toml"), help="the file to write")
     parser.add_argument(
         "--model",

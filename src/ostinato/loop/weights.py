@@ -22,7 +22,7 @@ Command = Callable[["Objects", argparse.Namespace], int]
 
 def register(commands: Any) -> None:
     """Add `weights` and its commands to the subparsers of `ostinato`."""
-    parser = commands.add_parser("weights", help="import a model; list, collect and mirror versions")
+    parser = commands.add_parser("weights")
     group = parser.add_subparsers(required=True, metavar="COMMAND")
     _command(group, "list", "every version, how it is reached and whether that is still there", _list)
     _command(group, "collect", "remove what no reader needs any more; may run at any time", _collect)

@@ -49,22 +49,22 @@ Facts = Callable[[], Mapping[str, str]]
 """A function that returns facts of other rooms about the machine, which need no trial."""
 
 
-def register(commands: Any, kinds: Mapping[str, BackendKind] = KINDS, facts: Facts = dict) -> None:
+def register(commands: Any, facts: Facts = dict) -> None:
     """Add the command to the subparsers of `ostinato`."""
-    doctor = commands.add_parser("doctor", help="try every sandbox backend and what it needs on this machine")
+    doctor = commands.add_parser("doctor")
     doctor.add_argument("--json", action="store_true", help="print JSON")
-    doctor.set_defaults(run=partial(_run, kinds=kinds, facts=facts))
+    doctor.set_defaults(run=partial(_run, facts=facts))
 
 
-def _run(options: argparse.Namespace, *, kinds: Mapping[str, BackendKind], facts: Facts) -> int:
-    findings = asyncio.run(examine(kinds))
+def _run(options: argparse.Namespace, *, facts: Facts) -> int:
+    findings = asyncio.run(examine(KINDS))
     others = facts()
     if options.json:
         known = {**machine(), **others}
         print(json.dumps({"machine": known, "findings": [asdict(each) for each in findings]}))  # noqa: T201
     else:
         _show(findings, others)
-    return DONE if any(each.works for each in findings if each.name in kinds) else FAILED
+    return DONE if any(each.works for each in findings if each.name in KINDS) else FAILED
 
 
 def machine() -> dict[str, Any]:

@@ -16,9 +16,7 @@ WOULD = "nothing was changed: add --yes to do it"
 
 def register(commands: Any) -> None:
     """Add `store` and its commands to the subparsers of `ostinato`."""
-    group = commands.add_parser("store", help="see, migrate, compact and expire a record").add_subparsers(
-        required=True, metavar="COMMAND"
-    )
+    group = commands.add_parser("store").add_subparsers(required=True, metavar="COMMAND")
     info = _common(group.add_parser("info", help="the layout, and rows and sizes by table and age"))
     info.set_defaults(run=_info)
     migrate = _common(group.add_parser("migrate", help="bring the tables to the layout of this version"))

@@ -48,7 +48,7 @@ def test_every_pod_has_the_image_that_the_dockerfile_makes(cluster: dict[str, An
 def test_all_pods_see_the_run_folder_and_the_head_has_the_password(cluster: dict[str, Any]) -> None:
     job = yaml.safe_load((FILES / "job.yaml").read_text())
     program, *words = shlex.split(job["spec"]["entrypoint"])
-    options = cli._parser().parse_args(words)
+    options = cli.whole_parser().parse_args(words)
     assert program == "ostinato" and options.file.name == "run.toml"
     for _, pod in pods(cluster):
         (mount,), (volume,) = pod["containers"][0]["volumeMounts"], pod["volumes"]

@@ -32,8 +32,13 @@ def hooks(options: argparse.Namespace) -> int:
     return DONE
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `ostinato hooks`."""
+def register(commands: Any) -> None:
+    """Add `hook` and `hooks` to the subparsers of `ostinato`."""
+    hook = commands.add_parser("hook")
+    hook.add_argument("--input", choices=["stdin"], help="one JSON object: a hook event")
+    hook.add_argument("--git", metavar="NAME", help="a git hook ran")
+    hook.set_defaults(run=_hook)
+    parser = commands.add_parser("hooks")
     parser.add_argument("action", choices=sorted(COMMANDS), help="what to do")
     parser.add_argument("path", nargs="?", help="for blame: the file")
     parser.add_argument("--directory", type=Path, default=Path(), help="the repository (default: here)")
@@ -47,6 +52,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--no-git-hooks", action="store_true", help="leave git's hooks alone")
     parser.add_argument("--json", action="store_true", help="print status or blame as JSON")
+    parser.set_defaults(run=hooks)
+
+
+def _hook(options: argparse.Namespace) -> int:
+    from ostinato.edits.capture.hook_command import main as hook
+
+    return hook(["--git", options.git] if options.git else ["--input", "stdin"])
 
 
 def _install(repo: RepositoryPaths, options: argparse.Namespace) -> list[str]:

@@ -27,41 +27,42 @@ Command = Callable[["Store", argparse.Namespace], Any]
 
 def register(commands: Any) -> None:
     """Add the commands to the subparsers of `ostinato`."""
-    keys = _group(commands, "keys", "who may call the gateway")
+    keys = _group(commands, "keys")
     add = _command(keys, "add", "make a key, and the file of --store if it is missing; print it once", _add)
-    add.add_argument("user")
-    add.add_argument("--organisation", default="")
+    add.add_argument("user", help="the name that the user's sessions are recorded under")
+    add.add_argument("--organisation", default="", help="the user's organisation (default: none)")
     add.add_argument(
         "--roles", default="use,feedback", help="of use, feedback, admin (default: use,feedback)"
     )
     add.add_argument("--arm", default=None, help="pin the user to an arm")
-    add.add_argument("--requests-per-minute", type=int, default=None)
-    add.add_argument("--concurrent", type=int, default=None, help="model calls at the same time")
+    add.add_argument("--requests-per-minute", type=int, default=None, help="(default: no limit)")
+    add.add_argument(
+        "--concurrent", type=int, default=None, help="model calls at the same time (default: no limit)"
+    )
     _command(keys, "list", "every key that is not revoked", _list)
-    _command(keys, "revoke", "refuse a key from now on", _revoke).add_argument("id")
+    revoke = _command(keys, "revoke", "refuse a key from now on", _revoke)
+    revoke.add_argument("id", help="the key's id, as `keys list` shows it")
 
-    consent = _group(commands, "consent", "whose sessions may be trained on: opt-in, organisation and user")
+    consent = _group(commands, "consent")
     show = _command(consent, "show", "what holds now, and who said so", _show)
     say = _command(consent, "set", "record a yes or a no", _set)
-    say.add_argument("granted", choices=["yes", "no"])
+    say.add_argument("granted", choices=["yes", "no"], help="whether the sessions may be trained on")
     say.add_argument("--by", default=None, help="who says so (default: you)")
-    for parser in (show, say):
-        parser.add_argument("--organisation", default="")
-        parser.add_argument("--user", default="")
+    for parser, verb in ((show, "shown"), (say, "recorded")):
+        parser.add_argument("--organisation", default="", help=f"whose decision is {verb}")
+        parser.add_argument("--user", default="", help=f"whose decision is {verb}")
 
-    purge = _common(
-        commands.add_parser("purge", help="remove a user's data, and name what was trained on it")
-    )
+    purge = _common(commands.add_parser("purge"))
     which = purge.add_mutually_exclusive_group(required=True)
-    which.add_argument("--user", default="")
-    which.add_argument("--session", default="")
+    which.add_argument("--user", default="", help="the user whose data is removed")
+    which.add_argument("--session", default="", help="the one session that is removed")
     purge.add_argument("--organisation", default=None, help="only the user of this organisation")
     purge.add_argument("--by", default=None, help="who wants it (default: you)")
     purge.set_defaults(run=lambda options: _run(_purge, options))
 
 
-def _group(commands: Any, name: str, help: str) -> Any:
-    return commands.add_parser(name, help=help).add_subparsers(required=True, metavar="COMMAND")
+def _group(commands: Any, name: str) -> Any:
+    return commands.add_parser(name).add_subparsers(required=True, metavar="COMMAND")
 
 
 def _command(group: Any, name: str, help: str, command: Command) -> argparse.ArgumentParser:

@@ -19,8 +19,8 @@ WRONG = 2
 
 def register(commands: "Commands[argparse.ArgumentParser]") -> None:
     """Add both to the command line."""
-    _code(commands.add_parser("code", help="let the agent work in a git repository"))
-    _session(commands.add_parser("session", help="look at recorded sessions of the agent"))
+    _code(commands.add_parser("code"))
+    _session(commands.add_parser("session"))
 
 
 def _code(code: argparse.ArgumentParser) -> None:
@@ -94,7 +94,8 @@ def _session(sessions: argparse.ArgumentParser) -> None:
     _add_reader(commands, "show", "what happened in a session", "show")
     _add_reader(commands, "replay", "a session as its terminal showed it", "replay")
     export = _add_reader(commands, "export", "a session in another format", "export")
-    export.add_argument("--format", choices=("openai", "atif", "mini", "agent-trace", "jsonl"), required=True)
+    formats = ("openai", "atif", "mini", "agent-trace", "jsonl")
+    export.add_argument("--format", choices=formats, required=True, help="the format to write")
 
 
 def _add_reader(

@@ -36,14 +36,7 @@ class Harness:
 
 def _mini(url: str, task: str) -> OutsideStart:
     options = ("-c", "mini.yaml", "-c", "model.cost_tracking=ignore_errors")
-    agent = (
-        f"{PLACE}/bin/python",
-        f"{PLACE}/bin/mini",
-        "-m",
-        "openai/ostinato",
-        "--yolo",
-        "--exit-immediately",
-    )
+    agent = (f"{PLACE}/bin/python", f"{PLACE}/bin/mini", "-m", "openai/ostinato")
     return OutsideStart(
         command=(*agent, "--yolo", "--exit-immediately", *options, "-o", f"{HOME}/run.json", "-t", task),
         environment={

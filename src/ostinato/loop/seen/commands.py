@@ -17,7 +17,7 @@ class MissingExtraError(Exception):
 
 def register(commands: Any) -> None:
     """Add `dashboard` to the subparsers of `ostinato`."""
-    parser = commands.add_parser("dashboard", help="see sessions, versions and verdicts in a browser")
+    parser = commands.add_parser("dashboard")
     parser.add_argument("--directory", type=Path, default=Path("runs/demo"), help="the run folder")
     parser.add_argument("--store", default=None, help="SQLite file or database URL, instead of a run folder")
     parser.add_argument(
@@ -41,7 +41,7 @@ def register(commands: Any) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print the address as JSON")
     parser.set_defaults(run=_dashboard, interrupted="")
-    told = commands.add_parser("report", help="write a run as one file of HTML, for a chat or a paper")
+    told = commands.add_parser("report")
     told.add_argument("directory", type=Path, metavar="RUN", help="the run folder")
     told.add_argument("--out", type=Path, default=None, help="the file (default: report.html in the folder)")
     _add_beside(told)

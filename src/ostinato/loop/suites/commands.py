@@ -53,7 +53,7 @@ class BenchOrder:
 
 def register(commands: Any) -> None:
     """Add `bench` and its commands to the subparsers of `ostinato`."""
-    parser = commands.add_parser("bench", help="measure versions on a suite of tasks, and tell them apart")
+    parser = commands.add_parser("bench")
     group = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_seal(group)
     _add_run(group)
@@ -101,9 +101,9 @@ def _add_run(group: Any) -> None:
     run.add_argument("--passes", type=int, default=8, help="times that each side does each task")
     run.add_argument("--at-once", type=int, default=8, help="sessions at the same time")
     url = run.add_argument_group("sessions with a --url; versions have the settings of their run")
-    url.add_argument("--temperature", type=float, default=1.0)
+    url.add_argument("--temperature", type=float, default=1.0, help="of sampling")
     url.add_argument("--profile", default="core", help="tools and prompt that the model is shown")
-    url.add_argument("--max-turns", type=int, default=40)
+    url.add_argument("--max-turns", type=int, default=40, help="model calls of one session")
     url.add_argument("--max-tokens", type=int, default=4096, help="of one completion")
     url.add_argument("--max-context", type=int, default=32768, help="tokens of prompt and completion")
     url.add_argument("--command-timeout", type=float, default=120.0, help="seconds of one command")

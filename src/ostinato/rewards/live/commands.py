@@ -20,10 +20,10 @@ DONE, WRONG = 0, 2
 
 def register(commands: Any) -> None:
     """Add `rewards` and its commands to the subparsers of `ostinato`."""
-    parser = commands.add_parser("rewards", help="what live sessions are worth, and why")
+    parser = commands.add_parser("rewards")
     group = parser.add_subparsers(required=True, metavar="COMMAND")
     explain = group.add_parser("explain", help="every part of a session's reward, its state and evidence")
-    explain.add_argument("session")
+    explain.add_argument("session", help="the session's id")
     _common(explain, _explain)
     score = group.add_parser("score", help="score sessions again by all that is known, and keep what changed")
     score.add_argument("session", nargs="*", help="without one: every live session that has ended")

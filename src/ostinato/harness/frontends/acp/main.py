@@ -20,7 +20,7 @@ DONE, WRONG = 0, 2
 
 def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add `ostinato acp` to the command line."""
-    parser = commands.add_parser("acp", help="serve the agent to an editor (Agent Client Protocol)")
+    parser = commands.add_parser("acp")
     url = os.environ.get("OSTINATO_URL", "http://127.0.0.1:8080")
     parser.add_argument("--url", default=url, help="the gateway (or OSTINATO_URL)")
     parser.add_argument(

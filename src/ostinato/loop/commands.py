@@ -1,0 +1,144 @@
+"""`ostinato serve`: a run's version, a checkpoint, or a vLLM that is there; and `ostinato lineage`."""
+
+import argparse
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from ostinato.deploy.lineage import LineageError, lineage, tree
+from ostinato.loop.run import Run
+from ostinato.web.port import port
+
+if TYPE_CHECKING:
+    from ostinato.loop.serve_model import ServeModelConfig
+
+OF_AN_ENGINE_HERE = {
+    "objects": "--objects",
+    "slots": "--slots",
+    "context": "--context",
+    "backend": "--backend",
+    "dtype": "--dtype",
+    "tensor_parallel": "--tensor-parallel",
+    "arguments": "--argument",
+    "python": "--python",
+}
+"""The settings of an engine that `ostinato serve --model` starts, and their flags."""
+OF_A_MODEL = {
+    "engines": "--engine",
+    "store": "--store",
+    "version": "--version",
+    "host": "--host",
+    **OF_AN_ENGINE_HERE,
+}
+"""The settings of `ostinato serve --model`, and their flags; without --model they have no effect."""
+
+
+class ServeCommandError(Exception):
+    """What is asked for cannot be served."""
+
+
+def register(commands: Any) -> None:
+    """Add `serve` and `lineage` to the subparsers of `ostinato`."""
+    parser = commands.add_parser("lineage")
+    parser.add_argument("version", type=int, help="the number of the version")
+    parser.add_argument("--directory", type=Path, default=Path("runs/demo"), help="the run folder")
+    parser.set_defaults(run=_lineage)
+    serve = commands.add_parser("serve")
+    serve.add_argument("--directory", type=Path, help="run folder (default: runs/demo; else runs/serve)")
+    serve.add_argument("--port", type=port, default=8080, help="port of the gateway")
+    serve.add_argument("--alias", action="append", default=[], help="another name, as 'claude-*'")
+    model = serve.add_argument_group("a model, without a run")
+    model.add_argument("--model", help="directory in Hugging Face layout, or a name on the hub")
+    model.add_argument(
+        "--engine", dest="engines", action="append", metavar="URL", help="a vLLM that serves --model already"
+    )
+    model.add_argument("--store", help="SQLite file or database URL of the record")
+    model.add_argument("--objects", help="object store whose newest version is served, and each that follows")
+    model.add_argument(
+        "--version", type=int, help="number that an --engine's turns are recorded under (default: 0)"
+    )
+    model.add_argument("--host", help="address of the gateway (default: 127.0.0.1)")
+    model.add_argument("--slots", type=int, help="sequences sampled at once (default: 16)")
+    model.add_argument(
+        "--context",
+        type=int,
+        help="tokens of prompt and completion (default: 4096, or the model's positions)",
+    )
+    model.add_argument("--backend", choices=["auto", "embedded", "vllm"], help="(default: auto)")
+    model.add_argument("--dtype", choices=["auto", "float32", "bfloat16"], help="(default: auto)")
+    model.add_argument("--tensor-parallel", type=int, help="vLLM's workers for each layer (default: 1)")
+    model.add_argument(
+        "--argument",
+        dest="arguments",
+        action="append",
+        metavar="ARGUMENT",
+        help="for vLLM, as --argument=--swap-space=4",
+    )
+    model.add_argument("--python", help="interpreter that has vLLM")
+    serve.set_defaults(run=_serve, interrupted="stopped: the engine and the gateway have ended")
+
+
+def _serve(options: argparse.Namespace) -> int:
+    console = Console(highlight=False, markup=False)
+    given = {name: value for name in OF_A_MODEL if (value := getattr(options, name)) is not None}
+    if complaint := _without_effect(options.model, given):
+        raise ServeCommandError(complaint)
+    if options.model is None:
+        from ostinato.loop.serve import serve
+
+        directory = options.directory or Path("runs/demo")
+        return asyncio.run(serve(directory, options.port, options.alias, console))
+    from ostinato.loop.serve_model import serve_model
+
+    return asyncio.run(serve_model(_of_model(options, given), console))
+
+
+def _of_model(options: argparse.Namespace, given: dict[str, Any]) -> "ServeModelConfig":
+    """Return what is served without a run; `given` are those of OF_A_MODEL that a person typed."""
+    from ostinato.loop.serve_model import ServeModelConfig, find_model
+    from ostinato.model.config import positions_of
+
+    lists = {name: tuple(given.get(name, ())) for name in ("engines", "arguments")}
+    config = ServeModelConfig(
+        model=options.model,
+        port=options.port,
+        directory=options.directory or Path("runs/serve"),
+        engines=tuple(url.rstrip("/") for url in lists["engines"]),
+        aliases=tuple(options.alias),
+        arguments=lists["arguments"],
+        **{name: value for name, value in given.items() if name not in lists},
+    )
+    if config.engines or "context" in given:
+        return config
+    # The default is no wish of anybody's, so a model of fewer positions is served with those it has.
+    positions = positions_of(find_model(config.model))
+    return replace(config, context=min(config.context, positions or config.context))
+
+
+def _without_effect(model: str | None, given: Mapping[str, Any]) -> str | None:
+    """Return the complaint about flags that nothing would read; None where all of them have an effect."""
+    if model is None:
+        idle, why = set(given), "without --model, the checkpoint that is served"
+    elif "engines" in given:
+        idle = given.keys() & OF_AN_ENGINE_HERE.keys()
+        why = "beside --engine: they are of an engine that is started here"
+    else:
+        idle, why = given.keys() & {"version"}, "without --engine: a checkpoint knows its version"
+    flags = [OF_A_MODEL[name] for name in OF_A_MODEL if name in idle]
+    return f"{', '.join(flags)}: no effect {why}" if flags else None
+
+
+def _lineage(options: argparse.Namespace) -> int:
+
+    run = Run(directory=options.directory)
+    if not run.has_record:
+        raise LineageError(
+            f"{options.directory} holds no run: name one with --directory, or run `ostinato demo`"
+        )
+    ancestors = lineage(run.open_store(), options.version)
+    Console(highlight=False, markup=False, soft_wrap=True).print(tree(ancestors))
+    return 0
