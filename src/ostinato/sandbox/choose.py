@@ -21,10 +21,6 @@ from ostinato.sandbox.foreign import settings
 from ostinato.sandbox.foreign.backend import ForeignBackend
 from ostinato.sandbox.foreign.engine import ForeignEngine
 
-KERNEL_ADVICE = (
-    "in an empty directory: apt-get download busybox-static linux-image-6.1.0-NN-cloud-amd64 (the newest), "
-    "then dpkg-deb -x each to /usr/local/lib/ostinato/vm, or ~/.local/share/ostinato/vm"
-)
 DEFAULT = SandboxConfig()
 log = logging.getLogger(__name__)
 
@@ -56,22 +52,6 @@ async def _landlock(config: SandboxConfig) -> Backend:
     from ostinato.sandbox.backends.namespaces.landlock_backend import LandlockBackend
 
     return LandlockBackend()
-
-
-async def _gvisor(config: SandboxConfig) -> Backend:
-    _need_linux("gVisor's sandboxes")
-    _need_program("runsc")
-    from ostinato.sandbox.backends.vm.gvisor.backend import GvisorBackend
-
-    return GvisorBackend()
-
-
-async def _qemu(config: SandboxConfig) -> Backend:
-    _need_linux("QEMU's sandboxes")
-    _need_program("qemu-system-x86_64")
-    from ostinato.sandbox.backends.vm.qemu.backend import QemuBackend
-
-    return QemuBackend()
 
 
 async def _e2b(config: SandboxConfig) -> Backend:
@@ -121,18 +101,6 @@ KINDS = {
             name="landlock",
             make=_landlock,
             advice="boot Linux 5.13 or later with `landlock` in its lsm= list",
-        ),
-        BackendKind(
-            name="gvisor",
-            make=_gvisor,
-            advice="install runsc and util-linux; on Debian 12 from the backports: "
-            "apt-get install -t bookworm-backports runsc",
-        ),
-        BackendKind(
-            name="qemu",
-            make=_qemu,
-            advice="install QEMU 10 or later, e2fsprogs and util-linux; on Debian 12 from the backports: "
-            "apt-get install -t bookworm-backports qemu-system-x86; for the guest's kernel, " + KERNEL_ADVICE,
         ),
         BackendKind(
             name="podman",

@@ -15,7 +15,7 @@ import pytest
 from tests.sandbox.egress.conftest import serving
 from tests.sandbox.egress.redirection import Internet, internet, python, refused, wheel
 
-from ostinato.sandbox import Backend, Limits, Mount, Sandbox, SandboxError, SnapshotKind, Spec
+from ostinato.sandbox import Backend, Limits, Mount, Sandbox, SandboxError, Spec
 from ostinato.sandbox.backends.agent_sandbox import AgentSandbox
 from ostinato.sandbox.base import Egress
 from ostinato.sandbox.egress.proxy_connection import ConnectionRecord
@@ -158,32 +158,6 @@ async def test_a_fork_has_a_proxy_of_its_own(sandboxes: ProxiedSandboxes) -> Non
     assert sandbox.connections == []
 
 
-@pytest.mark.parametrize("kind", SnapshotKind)
-async def test_a_restored_sandbox_has_the_policy_of_its_spec(
-    sandboxes: ProxiedSandboxes, kind: SnapshotKind
-) -> None:
-    """The policy at the time of the snapshot does not matter."""
-    if kind not in sandboxes.backend.capabilities.snapshots:
-        pytest.skip(f"{sandboxes.backend.name} takes no {kind} snapshots")
-    async with serving(hello) as port, serving(hello) as other:
-        sandbox = await sandboxes.open(f"good.test:{port}")
-        snapshot = await sandbox.snapshot(kind)
-        spec = sandboxes.spec(f"good.test:{other}")
-        restored = sandboxes.keep(await sandboxes.backend.restore(snapshot, spec))
-        assert "hello" in await ask(restored, f"good.test:{other}")
-        assert "not allowed" in await ask(restored, f"good.test:{port}")
-        without = sandboxes.keep(
-            await sandboxes.backend.restore(snapshot, Spec(repo=sandboxes.repo, limits=LIMITS))
-        )
-        assert "refused" in await ask(without, f"good.test:{port}")
-        assert "PROXY" not in (await without.exec("env | tr a-z A-Z")).output
-        again = await without.snapshot(kind)
-        reopened = sandboxes.keep(await sandboxes.backend.restore(again, spec))
-        assert "hello" in await ask(reopened, f"good.test:{other}")
-        for each in (snapshot, again):
-            await sandboxes.backend.remove(each)
-
-
 WAIT = """
 import socket, sys
 s = socket.create_connection(("127.0.0.1", 3128), 60)
@@ -206,62 +180,6 @@ async def written(sandbox: Sandbox, name: str) -> bytes:
                     return data
             except FileNotFoundError:
                 await asyncio.sleep(0.05)
-
-
-async def test_open_connections_break_in_a_copy_and_go_on_in_the_original(
-    sandboxes: ProxiedSandboxes,
-) -> None:
-    if sandboxes.backend.capabilities.fork is not SnapshotKind.FULL:
-        pytest.skip("no program goes on in its forks")
-    lines, more = list[bytes](), asyncio.Event()
-
-    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        lines.append(await reader.readline())
-        writer.write(b"first\n")
-        await more.wait()
-        writer.write(b"second\n")
-        await writer.drain()
-        lines.append(await reader.read())
-        writer.close()
-
-    (sandboxes.repo / "wait.py").write_text(WAIT)
-    async with serving(slow) as port:
-        sandbox = await sandboxes.open(f"good.test:{port}")
-        process = await sandbox.start(f"python wait.py {port}")
-        assert await written(sandbox, "began") == b"first\n"
-        fork = sandboxes.keep((await sandbox.fork())[0])
-        assert await written(fork, "ended") == b"ConnectionResetError"
-        more.set()
-        assert (await process.wait()).exit_code == 0
-        assert await sandbox.read("ended") == b"second\n"
-        assert (await record_of(sandbox, lambda _: True)).refused is None
-    assert lines == [b"begin\n", b""]
-    assert fork.connections == []
-
-
-async def test_a_pause_loses_nothing(sandboxes: ProxiedSandboxes) -> None:
-    begun, page = asyncio.Event(), bytes(range(256)) * 4000
-
-    async def halves(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(page))
-        writer.write(page[: len(page) // 2])
-        await writer.drain()
-        begun.set()
-        writer.write(page[len(page) // 2 :])
-        await writer.drain()
-        writer.close()
-
-    code = "import urllib.request as u; open('page', 'wb').write(u.urlopen('{}', timeout=60).read())"
-    async with serving(halves) as port:
-        sandbox = await sandboxes.open(f"good.test:{port}")
-        await sandbox.write("code.py", code.format(f"http://good.test:{port}/").encode())
-        process = await sandbox.start("python code.py")
-        await begun.wait()
-        await sandbox.pause()
-        await sandbox.resume()
-        assert (await process.wait()).exit_code == 0
-        assert await sandbox.read("page") == page
 
 
 async def test_a_large_body_in_either_direction(sandboxes: ProxiedSandboxes) -> None:

@@ -40,7 +40,7 @@ def main() -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1):
         os.dup2(null, number)
-    link = AgentLink(incoming, outgoing, generation="")
+    link = AgentLink(incoming, outgoing)
     requests = _requests(link)
     header, _ = next(requests)
     order = header["order"]

@@ -1,8 +1,7 @@
 """Counts, stops and kills the processes around an agent.
 
-As process 1 of a pid namespace the agent can reach all of them with one call. Elsewhere (in a virtual machine
-with a first process of its own, or without a namespace) it finds what it started through /proc; orphans
-become its children, since it is their reaper.
+As process 1 of a pid namespace the agent can reach all of them with one call. Elsewhere (without a namespace)
+it finds what it started through /proc; orphans become its children, since it is their reaper.
 """
 
 import os

@@ -7,7 +7,7 @@ import platform
 import signal
 import socket
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 NEW_USER, NEW_MOUNT, NEW_PID, NEW_NET, NEW_IPC, NEW_UTS = (
@@ -18,8 +18,7 @@ RDONLY, NOSUID, NODEV, NOEXEC, REMOUNT, BIND, RECURSIVE, PRIVATE = 1, 2, 4, 8, 3
 DETACH = 2
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
-_PR_SET_KEEPCAPS, _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER, _LAST_CAPABILITY = 8, 24, 36, 63
-SYS_ADMIN, SYS_RESOURCE, SYS_TIME = 21, 24, 25
+_PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER, _LAST_CAPABILITY = 24, 36, 63
 _CAPABILITY_V3 = 0x20080522
 _MOUNT_SETATTR = 442
 _SET_FLAGS, _UP = 0x8914, 1
@@ -149,19 +148,13 @@ def acting_as(user: int) -> Iterator[None]:
         os.setresuid(*before)
 
 
-def keep_capabilities() -> None:
-    """Keep this process' capabilities when it next changes its user."""
-    checked("prctl", _libc.prctl(_PR_SET_KEEPCAPS, 1, 0, 0, 0))
-
-
-def drop_capabilities(but: Sequence[int] = ()) -> None:
-    """Give up capabilities for ever; those in `but` stay until this process executes another program."""
+def drop_capabilities() -> None:
+    """Give up all capabilities for ever."""
     for number in range(_LAST_CAPABILITY + 1):
         if _libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0) < 0:
             break  # the kernel has no further capability
     header = struct.pack("Ii", _CAPABILITY_V3, 0)
-    kept = sum(1 << number for number in but)
-    checked("capset", _libc.capset(header, struct.pack("6I", kept, kept, 0, 0, 0, 0)))
+    checked("capset", _libc.capset(header, bytes(24)))
     checked("prctl", _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 
 

@@ -28,8 +28,6 @@ from ostinato.sandbox.base import (
     Isolation,
     Sandbox,
     SandboxError,
-    Snapshot,
-    SnapshotKind,
     Spec,
     Unsupported,
 )
@@ -67,8 +65,7 @@ class ContainerBackend:
         group = f"cgroup{2 if command_line.UNIFIED else 1}"
         return Capabilities(
             isolation=Isolation.USERSPACE_KERNEL if self._engine.own_kernel else Isolation.NAMESPACES,
-            fork=SnapshotKind.FILESYSTEM,
-            pause=True,
+            fork=True,
             limits=frozenset({"rlimit", "pids", group} if bounded else {"rlimit"}),
             lost=() if bounded else (_UNBOUNDED,),
         )
@@ -82,7 +79,7 @@ class ContainerBackend:
         identity = uuid.uuid4().hex
         with tempfile.TemporaryFile(dir=self._home.path) as repo:
             client = await asyncio.to_thread(self._start, identity, spec, repo)
-            connection = AgentConnection("")
+            connection = AgentConnection()
             try:
                 await client.connect(connection)
                 await self._enter(connection, spec, [repo.fileno(), *([] if layer is None else [layer])])
@@ -148,12 +145,6 @@ class ContainerBackend:
 
     def forget(self, sandbox: "ContainerSandbox") -> None:
         self._sandboxes.discard(sandbox)
-
-    async def restore(self, snapshot: Snapshot, spec: Spec) -> Sandbox:
-        raise Unsupported(self.name, "restore a snapshot", "ns")
-
-    async def remove(self, snapshot: Snapshot) -> None:
-        """Do nothing, since it takes no snapshots."""
 
     async def examine(self, exam: Exam) -> list[dict[str, str]]:
         """Hold an exam with each run's worker in a fresh container; its calls go through the agent."""
@@ -243,28 +234,7 @@ class ContainerSandbox(AgentSandbox):
         """Run an exam's worker on `calls`, the socket of a judge, until either hangs up."""
         request = {"op": "worker", "variation": variation, "stdin": True}
         worker = AgentProcess(self._connection, request, within_s=self._within_s, keep=0)
-        reader, writer = await asyncio.open_connection(sock=calls)
-
-        async def copy_output() -> None:
-            async for data in worker.output():
-                writer.write(data)
-                await writer.drain()
-
-        async def copy_input() -> None:
-            while data := await reader.read(frames.CHUNK):
-                await worker.send(data)
-
-        directions = [asyncio.create_task(copy_output()), asyncio.create_task(copy_input())]
-        try:
-            await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for direction in directions:
-                direction.cancel()
-            await asyncio.gather(*directions, return_exceptions=True)
-            writer.close()
-
-    async def snapshot(self, kind: SnapshotKind = SnapshotKind.FILESYSTEM) -> Snapshot:
-        raise Unsupported(self._backend.name, "take a snapshot", "ns")
+        await between(calls, worker)
 
     async def fork(self, n: int = 1) -> list[Sandbox]:
         memory = os.memfd_create("fork")
@@ -278,6 +248,33 @@ class ContainerSandbox(AgentSandbox):
         self._backend.forget(self)
         await super().destroy()
         await self._backend.end(self._client, self.id)
+
+
+async def between(calls: socket.socket, worker: AgentProcess) -> None:
+    """Copy data between a judge, at the other end of `calls`, and the worker, until either ends.
+
+    Neither is further ahead of the other than a command of its reader: data that the judge has not read yet
+    waits in the worker's container.
+    """
+    reader, writer = await asyncio.open_connection(sock=calls)
+
+    async def copy_output() -> None:
+        async for data in worker.output():
+            writer.write(data)
+            await writer.drain()
+
+    async def copy_input() -> None:
+        while data := await reader.read(frames.CHUNK):
+            await worker.send(data)
+
+    directions = [asyncio.create_task(copy_output()), asyncio.create_task(copy_input())]
+    try:
+        await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for direction in directions:
+            direction.cancel()
+        await asyncio.gather(*directions, return_exceptions=True)
+        writer.close()
 
 
 def _container(identity: str) -> str:

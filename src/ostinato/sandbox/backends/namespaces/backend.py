@@ -29,10 +29,7 @@ from ostinato.sandbox.base import (
     OnOutput,
     Sandbox,
     SandboxError,
-    Snapshot,
-    SnapshotKind,
     Spec,
-    Unsupported,
 )
 from ostinato.sandbox.egress import transparent
 from ostinato.sandbox.egress.policy import Resolve
@@ -41,7 +38,6 @@ from ostinato.sandbox.exam.judged.host import UNFINISHED, runs
 from ostinato.sandbox.exam.judged.worker import module_names
 from ostinato.sandbox.files import rootfs, scratch
 from ostinato.sandbox.files.exec_cache import CacheKey, ExecCache, identity
-from ostinato.sandbox.files.snapshots import LAYER, SnapshotStore, open_layer
 from ostinato.sandbox.guest import pytest_command
 from ostinato.sandbox.linux import cgroup, landlock
 from ostinato.sandbox.protocol import frames
@@ -53,23 +49,19 @@ from ostinato.sandbox.protocol.connection import (
 )
 from ostinato.sandbox.protocol.order import Order
 
-_FULL = "gvisor or qemu"
-
 
 class NsBackend:
     """Sandboxes forked from one zygote, which is started when first needed and again when it has died.
 
-    `snapshots` is the directory for snapshots, by default a temporary one that ends with the backend.
     `resolve` looks up the names of hosts for sandboxes, by default as the system does.
     """
 
     name = "ns"
     root = rootfs.REPO
 
-    def __init__(self, snapshots: Path | None = None, *, resolve: Resolve | None = None) -> None:
+    def __init__(self, *, resolve: Resolve | None = None) -> None:
         self._resolve = resolve
         self.cache = ExecCache()
-        self.snapshot_store = SnapshotStore(self.name, snapshots)
         self._zygote: ZygoteProcess | None = None
         self._starting = asyncio.Lock()
         self._sandboxes: set[NsSandbox] = set()
@@ -82,17 +74,6 @@ class NsBackend:
 
     async def create(self, spec: Spec) -> Sandbox:
         return await self.begin(spec)
-
-    async def restore(self, snapshot: Snapshot, spec: Spec) -> Sandbox:
-        path = await asyncio.to_thread(self.snapshot_store.check, snapshot, spec)
-        base = await asyncio.to_thread(open_layer, path)
-        try:
-            return await self.begin(spec, base=base)
-        finally:
-            os.close(base)
-
-    async def remove(self, snapshot: Snapshot) -> None:
-        await asyncio.to_thread(self.snapshot_store.drop, snapshot.path)
 
     async def begin(
         self, spec: Spec, *, calls: socket.socket | None = None, base: int | None = None
@@ -140,7 +121,6 @@ class NsBackend:
             self._check_mount(mount)
         return Order(
             id=uuid.uuid4().hex,
-            generation=uuid.uuid4().hex[:8],
             repo=_absolute(spec.repo),
             scratch=await self._scratch(),
             limits=spec.limits,
@@ -219,7 +199,6 @@ class NsBackend:
         if self._zygote is not None:
             await self._zygote.stop()
             self._zygote = None
-        await self.snapshot_store.close()
 
 
 Begun = tuple[AgentConnection, ZygoteProcess]
@@ -235,9 +214,7 @@ def capabilities(
         lost = (*lost, "no cgroup: the memory of each process is bounded, not their sum")
     return Capabilities(
         isolation=isolation,
-        snapshots=frozenset({SnapshotKind.FILESYSTEM}),
-        fork=SnapshotKind.FILESYSTEM,
-        pause=True,
+        fork=True,
         egress=frozenset(egress),
         limits=frozenset({"rlimit", *limits, *([f"cgroup{group[0]}"] if group else [])}),
         lost=lost,
@@ -336,22 +313,6 @@ class NsSandbox(AgentSandbox):
         applied = self._connection.send_request({"op": "apply"}, body, within_s=self._within_s)
         await self._ask("worker", variation=variation)
         await self._connection.response(applied)
-
-    async def snapshot(self, kind: SnapshotKind = SnapshotKind.FILESYSTEM) -> Snapshot:
-        if kind is not SnapshotKind.FILESYSTEM:
-            raise Unsupported(self._backend.name, f"take a {kind} snapshot", _FULL)
-        shelf = self._backend.snapshot_store
-        path = await asyncio.to_thread(shelf.begin)
-        try:
-            file = os.open(path / LAYER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                await self.pack(file)
-            finally:
-                os.close(file)
-            return await asyncio.to_thread(shelf.finish, path, kind, self._spec.repo)
-        except BaseException:
-            await asyncio.to_thread(shelf.drop, path)
-            raise
 
     async def fork(self, n: int = 1) -> list[Sandbox]:
         memory = os.memfd_create("fork")

@@ -126,7 +126,7 @@ def serve(
 
     For `count_foreign_threads` see `Jobs`.
     """
-    link = AgentLink(files["control"], files["control"], order.generation)
+    link = AgentLink(files["control"], files["control"])
     try:
         workspace = confine()
     except (OSError, SandboxError) as error:
