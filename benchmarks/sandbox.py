@@ -158,7 +158,7 @@ class BackendBenchmark:
         return sandbox
 
     async def _let_out(self) -> None:
-        if "proxy" not in self._backend.capabilities.egress:
+        if not self._backend.capabilities.egress:
             return
         rates: list[float] = []
 

@@ -1,6 +1,6 @@
 """Installs what containers and suites of Node and Go need, and runs their tests.
 
-As root on Debian: podman, runsc, nftables and tools for images from the backports, Node and Go from
+As root on Debian: podman, runsc and tools for images from the backports, Node and Go from
 the release. Elsewhere, and where apt has no such
 packages or no mirror answers, the reason is printed and the tests of what is missing are skipped.
 """
@@ -19,7 +19,6 @@ PROGRAMS = {
     "runc": "runc",
     "newuidmap": "uidmap",
     "busybox": "busybox-static",
-    "nft": "nftables",
     "umoci": "umoci",
     "skopeo": "skopeo",
     "buildah": "buildah",
@@ -45,7 +44,7 @@ def main() -> int:
             "-m",
             "pytest",
             "-m",
-            "machines or transparent or toolchains or corpus",
+            "machines or toolchains or corpus",
             "-rs",
             *sys.argv[1:],
             *tests,

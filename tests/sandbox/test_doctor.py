@@ -9,7 +9,6 @@ import pytest
 
 from ostinato import cli
 from ostinato.sandbox import Backend, SandboxError, choose, doctor
-from ostinato.sandbox.egress import transparent
 from ostinato.sandbox.linux import cgroup, landlock
 
 
@@ -23,7 +22,6 @@ def test_every_line_comes_from_something_that_ran(
     broken = choose.BackendKind(name="broken", make=_broken, advice="install the engine")
     monkeypatch.setattr(doctor, "KINDS", {"process": choose.KINDS["process"], "broken": broken})
     monkeypatch.setattr(cgroup, "usable", lambda: None)
-    monkeypatch.setattr(transparent, "missing", lambda: "there is no nft")
     assert cli.main(["doctor", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     found = {each["name"]: each for each in told["findings"]}
@@ -34,7 +32,6 @@ def test_every_line_comes_from_something_that_ran(
         "install the engine",
     )
     assert "delegate" in found["cgroups"]["advice"]
-    assert not found["transparent egress"]["works"] and "nftables" in found["transparent egress"]["advice"]
 
 
 def test_the_table_is_for_people(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

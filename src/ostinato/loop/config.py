@@ -16,7 +16,9 @@ from ostinato.model.config import ModelConfig
 from ostinato.rewards.live.definition import LIVE, LiveDefinition, read_definition
 from ostinato.rewards.practice.definition import PRACTICE, PracticeDefinition, read_practice_definition
 from ostinato.rollout.config import SYNCHRONOUS, PracticeConfig
+from ostinato.sandbox.base import SandboxError
 from ostinato.sandbox.config import SandboxConfig
+from ostinato.sandbox.egress.setting import policy
 from ostinato.store.config import StoreConfig
 from ostinato.tasks.base import IMPORTED, TaskError
 from ostinato.tasks.packed import SUFFIX as PACKED
@@ -345,6 +347,10 @@ def _check_practice(config: RunConfig) -> None:
 
 
 def _check_sandboxes(config: RunConfig) -> None:
+    try:
+        policy(config.sandbox.egress)
+    except SandboxError as error:
+        raise ConfigError(str(error)) from error
     outside = config.practice.outside
     if not outside.harness:
         return

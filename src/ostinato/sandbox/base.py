@@ -66,8 +66,8 @@ class Capabilities:
     isolation: Isolation
     fork: bool = False
     """True where a sandbox's files can be given to more sandboxes; processes never are."""
-    egress: frozenset[str] = frozenset()
-    """Any of "proxy" and "transparent". Without egress there is no network in any boundary."""
+    egress: bool = False
+    """True where a sandbox may reach hosts through a proxy. Without egress a boundary has no network."""
     limits: frozenset[str] = frozenset()
     """Any of "rlimit", "pids", "cgroup1", "cgroup2"."""
     lost: tuple[str, ...] = ()
@@ -134,7 +134,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Egress:
-    """The hosts that a sandbox may reach, always through a proxy.
+    """The hosts that a sandbox may reach, always through the proxy in `HTTP_PROXY`.
 
     >>> Egress(allow=("example.org:443", "*.example.net:443")).allow[0]
     'example.org:443'
@@ -152,14 +152,9 @@ class Egress:
     connections: int = 32
     """The connections that may be open at once."""
     strip: tuple[str, ...] = ("authorization", "cookie", "set-cookie", "x-api-key")
-    """Headers that the proxy removes from requests and responses which it can read: those that are not
-    encrypted, or whose host is in `inspect`."""
-    inspect: tuple[str, ...] = ()
-    """Hosts, as in `allow`, that may only be sent HTTP: the proxy ends their TLS with certificates that only
-    this sandbox trusts. TLS to all other hosts passes through, if it names its host (SNI)."""
-    transparent: bool = False
-    """True: every connection is redirected to the proxy, and programs need not know of it. Names resolve, and
-    addresses to which no name resolved are refused. False: programs have to use the proxy in `HTTP_PROXY`."""
+    """Headers that the proxy removes from requests and responses which are not encrypted."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables by which programs find what they may reach; those of the spec go before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,6 +327,15 @@ class Backend(Protocol):
 
     async def aclose(self) -> None:
         """Destroy every sandbox and the processes that serve them."""
+
+
+@runtime_checkable
+class LetOut(Protocol):
+    """A sandbox that counts the connections which it wanted and did not get."""
+
+    @property
+    def refusals(self) -> Mapping[str, int]:
+        """The number of connections that were refused or cut, by host and port; complete once destroyed."""
 
 
 @runtime_checkable

@@ -17,6 +17,7 @@ from pathlib import Path
 from ostinato.sandbox.backends.process.backend import ProcessBackend
 from ostinato.sandbox.base import Backend, SandboxError, Spec
 from ostinato.sandbox.config import SandboxConfig
+from ostinato.sandbox.egress.setting import LettingBackend, policy
 from ostinato.sandbox.foreign import settings
 from ostinato.sandbox.foreign.backend import ForeignBackend
 from ostinato.sandbox.foreign.engine import ForeignEngine
@@ -138,6 +139,18 @@ async def choose_backend(want: SandboxConfig | str = "auto") -> Backend:
     ValueError for an unknown name.
     """
     config = SandboxConfig(backend=want) if isinstance(want, str) else want
+    egress = policy(config.egress)
+    backend = await _choose(config)
+    if egress is None:
+        return backend
+    try:
+        return LettingBackend(backend, egress)
+    except SandboxError:
+        await backend.aclose()
+        raise
+
+
+async def _choose(config: SandboxConfig) -> Backend:
     name = config.backend
     if name != "auto" and name not in KINDS:
         raise ValueError(f"no sandbox backend {name!r}: choose auto, {', '.join(KINDS)}")

@@ -17,5 +17,8 @@ class SandboxConfig:
     image: str = ""
     """The name of the container image that `podman` and `docker` run commands in; without one they see the
     machine's own programs."""
+    egress: str = "none"
+    """The hosts that sessions may reach, and exams never: `none`; `registries`, the package indexes that
+    pip and npm of this machine are configured with; or the path of a policy file (`docs/egress.md`)."""
     runtime: str = ""
     """The OCI runtime of `podman` and `docker`, by default theirs; `runsc` is gVisor, a kernel of its own."""

@@ -20,7 +20,6 @@ from rich.table import Table
 
 from ostinato.sandbox.base import SandboxError
 from ostinato.sandbox.choose import KINDS, BackendKind, probe
-from ostinato.sandbox.egress import authority, transparent
 from ostinato.sandbox.linux import cgroup, landlock
 
 DONE, FAILED = 0, 1
@@ -83,7 +82,6 @@ async def examine(kinds: Mapping[str, BackendKind] = KINDS) -> list[Finding]:
         await _timed(name, asyncio.to_thread(attempt), advice)
         for name, attempt, advice in (
             ("landlock rules", _try_landlock, "boot Linux 5.13 or later with `landlock` in its lsm= list"),
-            ("transparent egress", _try_gate, transparent.ADVICE),
             ("cgroups", _try_cgroups, "run as root, or let systemd delegate memory to your user"),
         )
     ]
@@ -113,7 +111,7 @@ async def _try_backend(kind: BackendKind) -> tuple[str, tuple[str, ...]]:
         "a boundary" if can.boundary else "no boundary",
         *(["forks"] if can.fork else []),
         *([f"limits by {', '.join(sorted(can.limits))}"] if can.limits else []),
-        *([f"egress by {', '.join(sorted(can.egress))}"] if can.egress else []),
+        *(["egress by a proxy"] if can.egress else []),
     ]
     return f"{can.isolation}: {', '.join(gives)}", can.lost
 
@@ -121,13 +119,6 @@ async def _try_backend(kind: BackendKind) -> tuple[str, tuple[str, ...]]:
 def _try_landlock() -> tuple[str, tuple[str, ...]]:
     version = landlock.probe()
     return f"ABI {version}: a file outside the rules could not be read", landlock.missing(version)
-
-
-def _try_gate() -> tuple[str, tuple[str, ...]]:
-    if reason := transparent.missing():
-        raise SandboxError(reason)
-    detail = "a connection to anywhere was redirected to a proxy, and nothing else left"
-    return detail, () if authority.available() else (authority.NEEDED,)
 
 
 def _try_cgroups() -> tuple[str, tuple[str, ...]]:

@@ -195,7 +195,7 @@ def test_what_cannot_be_run_is_refused_at_the_start(tmp_path: Path) -> None:
             check_run(RunConfig(practice=PracticeConfig(outside=config)))
     good = outside(tmp_path / "b")
     check_run(RunConfig(practice=PracticeConfig(outside=good)))
-    with pytest.raises(ConfigError, match=r"practice\.outside needs the sandbox ns"):
+    with pytest.raises(ConfigError, match=r"practice\.outside needs sandbox\.backend ns"):
         check_run(RunConfig(sandbox=SandboxConfig(backend="process"), practice=PracticeConfig(outside=good)))
     with pytest.raises(ValueError, match="cannot be forked"):
         PracticeConfig(branches=2, outside=good)

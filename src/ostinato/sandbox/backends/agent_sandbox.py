@@ -263,6 +263,11 @@ class AgentSandbox:
         """The latest thousand attempts to reach the network that have ended."""
         return [] if self._route is None else list(self._route.proxy.connections)
 
+    @property
+    def refusals(self) -> Mapping[str, int]:
+        """The number of connections that were refused or cut, by host and port; complete once destroyed."""
+        return {} if self._route is None else self._route.proxy.refusals
+
     async def destroy(self) -> None:
         if self._route is not None:
             await self._route.aclose()

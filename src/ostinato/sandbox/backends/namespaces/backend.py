@@ -31,9 +31,8 @@ from ostinato.sandbox.base import (
     SandboxError,
     Spec,
 )
-from ostinato.sandbox.egress import transparent
 from ostinato.sandbox.egress.policy import Resolve
-from ostinato.sandbox.egress.route import SocketRoute
+from ostinato.sandbox.egress.route import FILE, Route
 from ostinato.sandbox.exam.judged.host import UNFINISHED, runs
 from ostinato.sandbox.exam.judged.worker import module_names
 from ostinato.sandbox.files import rootfs, scratch
@@ -69,8 +68,7 @@ class NsBackend:
     @property
     def capabilities(self) -> Capabilities:
         lost = () if landlock.abi() else ("this kernel has no Landlock: only mounts protect files",)
-        egress = {"proxy"} if transparent.missing() else {"proxy", "transparent"}
-        return capabilities(Isolation.NAMESPACES, {"pids"}, lost, egress=egress)
+        return capabilities(Isolation.NAMESPACES, {"pids"}, lost, egress=True)
 
     async def create(self, spec: Spec) -> Sandbox:
         return await self.begin(spec)
@@ -84,7 +82,7 @@ class NsBackend:
         files = {"calls": calls.fileno()} if calls is not None else {}
         files |= {"layer": base} if base is not None else {}
         try:
-            route = await SocketRoute.open(egress, order.id, self._resolve) if egress is not None else None
+            route = await Route.open(egress, order.id, self._resolve) if egress is not None else None
             begun = await (self._begin(order, files) if route is None else self._open(order, files, route))
         except BaseException:
             await self.drop(order.scratch)
@@ -95,11 +93,11 @@ class NsBackend:
         self._sandboxes.add(sandbox)
         return sandbox
 
-    async def _open(self, order: Order, files: Mapping[str, int], route: SocketRoute) -> "Begun":
+    async def _open(self, order: Order, files: Mapping[str, int], route: Route) -> "Begun":
         """Begin a sandbox with egress, through the sockets that it opens."""
         inner, outer = socket.socketpair()
         with inner, outer:
-            begun = await self._begin(route.add_to(order), {**files, route.file: inner.fileno()})
+            begun = await self._begin(route.add_to(order), {**files, FILE: inner.fileno()})
             await route.serve(outer)
         return begun
 
@@ -206,7 +204,7 @@ Begun = tuple[AgentConnection, ZygoteProcess]
 
 
 def capabilities(
-    isolation: Isolation, limits: Set[str], lost: tuple[str, ...], egress: Set[str] = frozenset()
+    isolation: Isolation, limits: Set[str], lost: tuple[str, ...], *, egress: bool = False
 ) -> Capabilities:
     """Return the capabilities of sandboxes of a zygote, which depend on whether cgroups work."""
     group = cgroup.usable()
@@ -215,7 +213,7 @@ def capabilities(
     return Capabilities(
         isolation=isolation,
         fork=True,
-        egress=frozenset(egress),
+        egress=egress,
         limits=frozenset({"rlimit", *limits, *([f"cgroup{group[0]}"] if group else [])}),
         lost=lost,
     )
@@ -229,7 +227,7 @@ class NsSandbox(AgentSandbox):
     """One sandbox, whose agent was forked from the zygote."""
 
     def __init__(
-        self, begun: Begun, spec: Spec, order: Order, backend: NsBackend, route: SocketRoute | None
+        self, begun: Begun, spec: Spec, order: Order, backend: NsBackend, route: Route | None
     ) -> None:
         connection, self._zygote = begun
         super().__init__(connection, spec, f"{order.scratch}{backend.root}", route)

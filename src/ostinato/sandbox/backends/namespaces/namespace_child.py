@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from ostinato.sandbox.base import SandboxError
-from ostinato.sandbox.egress import listener, transparent
+from ostinato.sandbox.egress import listener
 from ostinato.sandbox.files import rootfs
 from ostinato.sandbox.files.workspace import DirectoryWorkspace, OverlayWorkspace
 from ostinato.sandbox.guest import warm_pytest
@@ -83,8 +83,6 @@ class NamespaceChild:
             raise self._failure
         if "egress" in files:
             listener.open_listener(files["egress"])
-        if "gate" in files:
-            transparent.open_listener(files["gate"])
         socket.sethostname(order.id)
         lower, upper = rootfs.enter(order, files.get("layer"))
         if order.image is not None:
