@@ -88,6 +88,8 @@ class Outcome:
     """The reason of an ending that the agent did not choose."""
     usage: TokenCount = field(default_factory=TokenCount, compare=False)
     """The tokens of all replies of the conversation so far."""
+    refused: int = 0
+    """The connections that the session's sandbox was refused."""
 
 
 @dataclass(slots=True)

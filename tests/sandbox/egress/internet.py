@@ -1,42 +1,30 @@
-"""Sandboxes whose connections are redirected, and a small internet for them.
-
-The internet is TLS servers on loopback whose authority this machine trusts for the time of a test.
-"""
+"""A small internet for sandboxes: servers on loopback, whose certificate the machine trusts in a test."""
 
 import asyncio
 import io
+import shutil
 import ssl
+import subprocess
 import zipfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from ostinato.sandbox import Limits, Sandbox, SandboxError, Spec
+from ostinato.sandbox import Sandbox
 from ostinato.sandbox.backends.agent_sandbox import AgentSandbox
-from ostinato.sandbox.backends.namespaces.backend import NsBackend, NsSandbox
-from ostinato.sandbox.base import Egress
-from ostinato.sandbox.egress import transparent
-from ostinato.sandbox.egress.authority import Authority
 
-NAMES = ("good.test", "other.test", "sub.good.test", "hidden.test", "looked.test")
-LIMITS = Limits(memory_mb=2048, wall_s=60, processes=100)
-
-
-async def resolve(host: str, port: int) -> list[str]:
-    if host not in NAMES:
-        raise OSError(-2, "Name or service not known")
-    return ["127.0.0.1"]
+NAMES = ("good.test", "other.test", "sub.good.test")
 
 
 @dataclass(kw_only=True)
 class Internet:
     """The servers outside. `heads` has the heads of the requests that arrived, `greeted` the server names."""
 
-    authority: Authority
+    certificate: Path
+    key: Path
     heads: list[str] = field(default_factory=list)
     greeted: list[str | None] = field(default_factory=list)
     pages: dict[str, bytes] = field(default_factory=dict)
@@ -56,12 +44,12 @@ class Internet:
         writer.close()
 
     def context(self) -> ssl.SSLContext:
-        """Return the context of a server that has a certificate for every name."""
-        context = self.authority.inside(NAMES[0])
+        """Return the context of a server whose certificate is for every name."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.certificate, self.key)
 
-        def greet(connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
+        def greet(_: ssl.SSLObject, name: str | None, __: ssl.SSLContext) -> None:
             self.greeted.append(name)
-            connection.context = self.authority.inside(name or NAMES[0])
 
         context.sni_callback = greet  # type: ignore[assignment]
         return context
@@ -82,51 +70,16 @@ class Internet:
 
 @pytest.fixture
 def internet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Internet:
-    pytest.importorskip("cryptography", reason="the servers of these tests need certificates")
-    authority = Authority("the internet")
-    bundle = tmp_path / "internet.pem"
-    bundle.write_bytes(authority.certificate)
-    monkeypatch.setenv("SSL_CERT_FILE", str(bundle))
-    return Internet(authority=authority)
-
-
-@pytest.fixture(scope="session")
-def redirection_works() -> None:
-    if reason := transparent.missing():
-        pytest.skip(f"no transparent egress: {reason}")
-
-
-@pytest.fixture(scope="session")
-def backend(redirection_works: None) -> Iterator[NsBackend]:
-    backend = NsBackend(resolve=resolve)
-    yield backend
-    asyncio.run(backend.aclose())
-
-
-@dataclass(kw_only=True)
-class RedirectedSandboxes:
-    """A maker of sandboxes that may reach the hosts `allow`, which are all on loopback outside."""
-
-    backend: NsBackend
-    repo: Path
-    sandboxes: list[Sandbox] = field(default_factory=list)
-
-    async def open(self, *allow: str, **policy: Any) -> NsSandbox:
-        egress = Egress(allow=allow, networks=("127.0.0.0/8",), transparent=True, **policy)
-        sandbox = await self.backend.create(Spec(repo=self.repo, egress=egress, limits=LIMITS))
-        assert isinstance(sandbox, NsSandbox)
-        self.sandboxes.append(sandbox)
-        return sandbox
-
-
-@pytest.fixture
-async def redirected(backend: NsBackend, tmp_path: Path) -> AsyncIterator[RedirectedSandboxes]:
-    repo = tmp_path / "repo"
-    repo.mkdir()
-    redirected = RedirectedSandboxes(backend=backend, repo=repo)
-    yield redirected
-    for sandbox in redirected.sandboxes:
-        await sandbox.destroy()
+    if shutil.which("openssl") is None:
+        pytest.skip("there is no openssl: the servers of these tests need a certificate")
+    certificate, key = tmp_path / "internet.pem", tmp_path / "internet.key"
+    names = ",".join(f"DNS:{name}" for name in NAMES)
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    command += ["-days", "2", "-subj", "/CN=internet", "-addext", f"subjectAltName={names}"]
+    command += ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(command, check=True, capture_output=True)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    return Internet(certificate=certificate, key=key)
 
 
 async def python(sandbox: Sandbox, code: str) -> str:
@@ -157,17 +110,3 @@ async def refused(sandbox: AgentSandbox, text: str) -> str:
         while not (found := [each for each in refusals(sandbox) if text in each]):
             await asyncio.sleep(0.02)
     return found[0]
-
-
-__all__ = [
-    "Internet",
-    "SandboxError",
-    "RedirectedSandboxes",
-    "backend",
-    "internet",
-    "python",
-    "refused",
-    "redirected",
-    "redirection_works",
-    "wheel",
-]

@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from ostinato.sandbox import SandboxError
-from ostinato.sandbox.egress import listener, transparent
+from ostinato.sandbox.egress import listener
 
 
 def bound() -> socket.socket:
@@ -27,13 +27,10 @@ def test_the_last_socket_counts_if_an_earlier_child_died() -> None:
 
 
 @pytest.mark.parametrize("hung_up", [False, True])
-def test_missing_sockets_are_an_error_at_once(hung_up: bool) -> None:
+def test_a_missing_socket_is_an_error_at_once(hung_up: bool) -> None:
     inside, outside = socket.socketpair()
-    with inside, outside, bound() as one:
-        with pytest.raises(SandboxError, match="no way out"):
-            listener.take(outside)
-        socket.send_fds(inside, [b"."], [one.fileno()])
+    with inside, outside:
         if hung_up:
             inside.close()
         with pytest.raises(SandboxError, match="no way out"):
-            transparent.take(outside)
+            listener.take(outside)
