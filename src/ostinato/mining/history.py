@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ostinato.mining.archive import MAX_BYTES, MAX_FILES, checked_tree, licence
 from ostinato.mining.base import MiningError, SourceTree, is_test, repository_name, settings_of
+from ostinato.mining.python_source import PythonSourceError, python_source
 
 GIT_TIMEOUT_S = 300
 SUBMODULE, LINK = "160000", "120000"
@@ -139,13 +140,12 @@ class History:
 
     def _check_binary(self, where: str, changed: list[str], files: Mapping[str, bytes]) -> None:
         for path in changed:
-            data = files.get(path, b"")
-            try:
-                data.decode()
-            except UnicodeDecodeError:
-                raise MiningError("binary change", where, path) from None
-            if b"\0" in data:
+            if b"\0" in (data := files.get(path, b"")):
                 raise MiningError("binary change", where, path)
+            try:
+                _ = python_source(data) if path.endswith(".py") else None
+            except PythonSourceError as error:
+                raise MiningError("unreadable change", where, f"{path} is {error}") from error
 
     def _check_message(self, where: str, message: str, changed: Mapping[str, tuple[bytes, bytes]]) -> None:
         if len(message.split()) < MIN_WORDS:

@@ -8,6 +8,7 @@ ORDER and RESULT are JSON files. pytest is imported once; each run is a fork of 
 what its own tests cost. It needs the standard library and pytest alone.
 """
 
+import base64
 import contextlib
 import json
 import os
@@ -271,7 +272,7 @@ def try_faults(order: Json) -> Json:
     for index, fault in enumerate(order["faults"]):
         with open(fault["path"], "rb") as file:  # noqa: PTH123
             before = file.read()
-        _put(fault["path"], fault["text"].encode(), 1_000_000_000 + 10 * index)
+        _put(fault["path"], base64.b64decode(fault["data"]), 1_000_000_000 + 10 * index)
         runs = [run(fault["tests"], timeout_s, arguments)]
         if {"failed", "error"}.intersection(runs[0].get("outcomes", {}).values()):
             runs.append(run(fault["tests"], timeout_s, arguments, reverse=True))
