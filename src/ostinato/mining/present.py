@@ -17,7 +17,7 @@ from typing import Any
 from ostinato.mining.base import LEVELS, SourceTree, Tally
 from ostinato.mining.faults import Fault, faults
 from ostinato.mining.python_source import PythonSourceError, python_source
-from ostinato.mining.settings import with_source_path
+from ostinato.mining.settings import files_of_tests, pytest_options, with_source_path
 from ostinato.mining.trials import FAULT_TIMEOUT_S, Survey, run_probe, survey
 from ostinato.mining.write import Draft
 from ostinato.sandbox.base import Backend
@@ -71,11 +71,22 @@ async def mine_present(
     `detail` is a level of the instructions, or `mixed`.
     """
     tree = replace(tree, files=with_source_path(tree.files))
+    for reason, number in tree.left_out.items():
+        tally.note(f"files left out: {reason}", number)
+    for option in pytest_options(tree.files).left_out:
+        tally.note(f"options of pytest left out: {option}", 1)
+    tally.note("files of tests outside of testpaths", files_of_tests(tree.files)[1])
     found = await survey(backend, tree.name, tree.files, tree.tests)
     tally.count("tests that pass", len(found.passing))
     tally.count("tests that fail at head", found.failing)
-    tally.count("tests that are unstable", found.unstable)
-    tally.count("files of tests that take too long", found.left_out)
+    tally.count("tests that are unstable", sum(found.unstable.values()))
+    for reason, number in found.unstable.items():
+        tally.note(f"tests that rest on {reason}", number)
+    tally.count("files of tests that take too long", found.left_out.get("take too long", 0))
+    for reason, number in found.left_out.items():
+        tally.note(f"files of tests that {reason}", number if reason != "take too long" else 0)
+    tally.note("files of tests with errors", len(found.errors))
+    tally.note("tests whose names cannot be printed", found.unprintable)
     trials = candidates(tree, found, Random(f"{tree.name}/{seed}"), tally)
     drafts: list[Draft] = []
     per_function: dict[tuple[str, str], int] = defaultdict(int)
@@ -241,9 +252,9 @@ def _evidence(
             "tests": found.collected,
             "passing": len(found.passing),
             "failing_at_head": found.failing,
-            "unstable": found.unstable,
+            "unstable": sum(found.unstable.values()),
             "files_with_errors": list(found.errors),
-            "files_left_out": found.left_out,
+            "files_left_out": sum(found.left_out.values()),
         },
     }
 

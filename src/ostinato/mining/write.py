@@ -4,6 +4,7 @@ import difflib
 import hashlib
 import json
 import re
+import shlex
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any
 
 from ostinato.mining.base import CONFIGURATION, SourceTree, is_test
 from ostinato.mining.settings import pytest_arguments
+from ostinato.sandbox.backends.environment import COMMAND_ENVIRONMENT
 from ostinato.tasks.base import load_task
 from ostinato.tasks.repository import write_repository
 from ostinato.types import Task
@@ -31,9 +33,22 @@ tests=$(cd "$(dirname "$0")" && pwd)
 cd "${REPO:-/repo}" || exit 1
 cp -R "$tests/suite/." .
 export PYTHONPATH="$PWD:$PWD/src${PYTHONPATH:+:$PYTHONPATH}"
-reward=0
-python -m pytest -q -p no:cacheprovider -o addopts= {arguments}"@$tests/ids.txt" && reward=1
-mkdir -p "${LOGS:-/logs/verifier}" && echo "$reward" > "${LOGS:-/logs/verifier}/reward.txt"
+{environment}
+unset PYTEST_ADDOPTS PYTEST_PLUGINS
+mkdir -p "${LOGS:-/logs/verifier}"
+report=$(mktemp)
+python -m pytest -q -p no:cacheprovider -o addopts= {arguments}--junitxml="$report" "@$tests/ids.txt"
+# Each of the tests has to pass: one that is skipped, or is not there, has not.
+python - "$?" "$report" "$tests/ids.txt" <<'END' > "${LOGS:-/logs/verifier}/reward.txt"
+import sys
+import xml.etree.ElementTree as tree
+
+_, status, report, ids = sys.argv
+cases = list(tree.parse(report).iter("testcase")) if status == "0" else []
+passed = [case for case in cases if not {part.tag for part in case} & {"skipped", "failure", "error"}]
+print(int(len(passed) == len(cases) == sum(1 for line in open(ids, encoding="utf-8"))))
+END
+rm -f "$report"
 """
 SOLVE_SH = """#!/bin/sh
 # Applies the reference solution.
@@ -130,7 +145,12 @@ def _write(draft: Draft, name: str, directory: Path) -> None:
         "instruction.md": draft.instruction + "\n",
         "task.toml": _settings(draft, name),
         "environment/Dockerfile": DOCKERFILE,
-        "tests/test.sh": TEST_SH.replace("{arguments}", "".join(f"{each} " for each in arguments)),
+        "tests/test.sh": TEST_SH.replace(
+            "{arguments}", "".join(f"{shlex.quote(w)} " for w in arguments)
+        ).replace(
+            "{environment}",
+            "\n".join(f"export {name}={value}" for name, value in COMMAND_ENVIRONMENT.items()),
+        ),
         "tests/ids.txt": "".join(f"{test}\n" for test in draft.test_ids),
         "solution/solve.sh": SOLVE_SH,
         "evidence.json": json.dumps(draft.evidence, indent=1, sort_keys=True) + "\n",
@@ -147,7 +167,8 @@ def _write(draft: Draft, name: str, directory: Path) -> None:
 def _settings(draft: Draft, name: str) -> str:
     """Return task.toml; strings, lists of strings and booleans look alike in JSON and TOML."""
     arguments = list(pytest_arguments(draft.files))
-    protected = sorted(path for path in draft.files if is_test(path) or path in CONFIGURATION)
+    tests = set(draft.tree.tests)
+    protected = sorted(p for p in draft.files if is_test(p) or p in tests or p in CONFIGURATION)
     tables: dict[str, Mapping[str, object]] = {
         "task": {"name": f"mined/{name}", "description": f"a task mined from {draft.tree.name}"},
         "agent": {"timeout_sec": 600.0, "network_mode": "no-network"},
