@@ -135,6 +135,18 @@ def test_what_a_task_ships_agrees_with_the_exam_under_any_seed(
         assert (logs / "reward.txt").read_text().strip() == str(int(number == 1))
 
 
+async def test_a_repository_that_rests_on_the_seed_alone_is_refused_with_that_reason(tmp_path: Path) -> None:
+    (tmp_path / "seed").mkdir()
+    (tmp_path / "seed" / "calc.py").write_text("def one():\n    return 1\n")
+    (tmp_path / "seed" / "test_seed.py").write_text(SEED + order_of_the_default_seed())
+    backend = ProcessBackend()
+    miner = Miner(backend, tmp_path / "out", MiningConfig())
+    assert not await miner.mine([tmp_path / "seed"])
+    await backend.aclose()
+    assert miner.tally.refused == {"rests on order, hash seed or time zone": 1}
+    assert "1 tests pass in some runs alone, as 'test_seed.py::test_seed'" in miner.tally.reasons[0]
+
+
 class ForgetfulBackend(ProcessBackend):
     """A backend that fails for the first sandbox, in a way that nobody foresaw."""
 
