@@ -76,15 +76,25 @@ async def test_edit(tools: Executor, sandbox: Sandbox) -> None:
 async def test_bash(tools: Executor, sandbox: Sandbox) -> None:
     assert await said(tools, "bash", command="cat calc.py | head -1") == "def alpha(a, b):"
     assert await said(tools, "bash", command="pwd; echo $PWD/calc.py") == ".\ncalc.py"
-    assert await said(tools, "bash", command="echo '1 failed in 0.03s'; exit 1") == "1 failed"
+    assert await said(tools, "bash", command="echo '1 failed in 0.03s'; exit 1") == "1 failed\n[exit code 1]"
     assert await said(tools, "bash", command="exit 3") == "[exit code 3]"
     assert await said(tools, "bash", command="true") == "(no output)"
+    assert await said(tools, "bash", command="echo up; kill -9 $$") == "up\n[exit code 137: SIGKILL]"
+    assert await said(tools, "bash", command="(kill -15 0)") == "[exit code 143: SIGTERM]"
     late = await tools.run("bash", {"command": "echo begun; sleep 9", "timeout": 1})
     assert late.text == "error: timed out after 1 s\nbegun"
     assert isinstance(late.error, ToolTimeout)
     assert not late.broken
     capped = await tools.run("bash", {"command": "sleep 9", "timeout": 1000})
     assert capped.text == "error: timed out after 2 s"
+
+
+@pytest.mark.parametrize("length", [20_000, 20_001, 20_010, 20_100, 90_000])
+async def test_output_that_is_cut_says_how_much(tools: Executor, length: int) -> None:
+    text = await said(tools, "bash", command=f"head -c {length} /dev/zero | tr '\\0' x; exit 4")
+    cut, _, shown = text.rpartition("\n[exit code 4]")[0].rpartition("]\n")
+    assert len(shown) == 20_000
+    assert cut.startswith(f"[cut: {length - 20_000} bytes before this") if length > 20_000 else not cut
 
 
 async def test_grep(tools: Executor, sandbox: Sandbox) -> None:

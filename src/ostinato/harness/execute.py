@@ -2,6 +2,8 @@
 reads.
 """
 
+import re
+import signal
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +26,8 @@ from ostinato.harness.users import Answering
 from ostinato.sandbox.base import OnOutput, Sandbox, SandboxError, SandboxPathError
 
 OUTPUT_CHARS = 20_000
+LEFT_OUT = re.compile(r"\A\[(\d+) bytes left out\]\n")
+"""The sandbox's own note that it kept only the end of an output."""
 HITS, MOST_HITS = 5, 20
 
 Arguments = Mapping[str, Any]
@@ -123,9 +127,7 @@ class Executor:
         text = _tail(normalise(result.output, self._sandbox.root))
         if result.timed_out:
             raise ToolTimeout(f"timed out after {result.duration_s:.0f} s\n{text}".rstrip())
-        if not text:
-            return f"[exit code {result.exit_code}]" if result.exit_code else "(no output)"
-        return text
+        return "\n".join(filter(None, (text, _failure(result.exit_code)))) or "(no output)"
 
     def _timeout(self, arguments: Arguments) -> float | None:
         wanted = arguments.get("timeout")
@@ -163,5 +165,27 @@ def _tool_error(error: ToolError, text: str) -> ToolResult:
     return ToolResult(text=f"error: {text.encode(errors='replace').decode()}", error=error)
 
 
+def _failure(status: int) -> str:
+    """Return the line that tells the model of a failure; empty for a command that succeeded.
+
+    A command that a signal ended has the status that a shell gives it, whether a shell saw it or the sandbox.
+
+    >>> _failure(0), _failure(3), _failure(-9), _failure(137)
+    ('', '[exit code 3]', '[exit code 137: SIGKILL]', '[exit code 137: SIGKILL]')
+    """
+    if not status:
+        return ""
+    code = 128 - status if status < 0 else status
+    names = {128 + each: f": {each.name}" for each in signal.Signals}
+    return f"[exit code {code}{names.get(code, '')}]"
+
+
 def _tail(text: str) -> str:
-    return text if len(text) <= OUTPUT_CHARS else "[cut]\n" + text[-OUTPUT_CHARS:]
+    """Return the end of an output, with a line above it that says how much was cut and how to get at it."""
+    noted = LEFT_OUT.match(text)
+    cut = int(noted[1]) if noted else 0
+    text = text[noted.end() :] if noted else text
+    cut += max(0, len(text) - OUTPUT_CHARS)
+    if not cut:
+        return text
+    return f"[cut: {cut} bytes before this; send them to a file with > and read that]\n{text[-OUTPUT_CHARS:]}"
