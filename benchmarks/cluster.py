@@ -40,7 +40,8 @@ from ostinato.loop.stages.prepare import prepare
 from ostinato.store import Ledger, Store
 
 PRACTICE = """
-sandbox = "process"
+[sandbox]
+backend = "process"
 [engine]
 slots = 24
 context = 512

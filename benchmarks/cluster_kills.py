@@ -42,7 +42,8 @@ from ostinato.store.ledger.turn_states import turns_of_sessions
 from ostinato.types import Source
 
 PRACTICE = """
-sandbox = "process"
+[sandbox]
+backend = "process"
 [engine]
 slots = 24
 context = 512

@@ -55,7 +55,8 @@ MODULES = {
 }
 KINDS = (*MODULES, "conductor", "sandbox")
 SETTINGS = f"""
-sandbox = "process"
+[sandbox]
+backend = "process"
 
 [engine]
 slots = 24

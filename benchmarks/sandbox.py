@@ -1,23 +1,21 @@
 """The cost of sandboxes of every usable backend, beside bubblewrap, `runsc do` and SWE-ReX, in one run.
 
-    python -m benchmarks.sandbox [--backends ns,gvisor] [--peers bubblewrap] [--rounds 100] [--live 500]
+    python -m benchmarks.sandbox [--backends ns,podman] [--peers bubblewrap] [--rounds 100] [--live 500]
                                  [--patience 12] [--json]
 
 There is one key for each backend and peer; a figure is null where it does not apply:
 
-    start_p50_ms, start_p99_ms   from the call to a sandbox that takes commands; for a peer, to the end of
-    `true` fork_p50_ms                  from the call to one more that takes commands, after eight files were
-    written; with its memory, where the backend can fork_answer_ms               the same, to the first
-    response of the fork: the content of a file fork_exec_ms                 the same, to the end of a command
-    in the fork load_ms, load_pooled_ms      a saved machine into a fresh process, and into a waiting one
-    (qemu) envs_per_s, cpu_ms_each      created and destroyed, four at a time, and the CPU of all processes
-    involved mb_each, live_500_s          memory of the machine per sandbox of 500 at once, and the time to
-    create them; for a slow starter, its own figure after one command snapshot_pause_ms            the pause
-    of a sandbox during a snapshot, of its memory too if it can egress_start_ms              start_p50_ms of a
-    sandbox that may reach one host egress_mb_s                  the rate at which a program in it receives
-    from there through its proxy, MB/s step_ratio                   `python -m pytest` in a sandbox over the
-    same in a bare directory step_warm_ratio              the same, where the sandbox may run it without
-    starting Python
+    start_p50_ms, start_p99_ms   from the call to a sandbox that takes commands; for a peer, `true`
+    fork_p50_ms                  from the call to one more that takes commands, after eight files were written
+    fork_answer_ms               the same, to the first response of the fork: the content of a file
+    fork_exec_ms                 the same, to the end of a command in the fork
+    envs_per_s, cpu_ms_each      created and destroyed, four at a time, and the CPU of all processes involved
+    mb_each, live_500_s          memory of the machine per sandbox of 500 at once, the time to create them;
+                                 for a slow starter, its own figure after one command
+    egress_start_ms              start_p50_ms of a sandbox that may reach one host
+    egress_mb_s                  the rate at which a program in it receives from there through its proxy, MB/s
+    step_ratio                   `python -m pytest` in a sandbox over the same in a bare directory
+    step_warm_ratio              the same, where the sandbox may run it without starting Python
 
 A figure that cannot be measured here is null, with the reason in `missing`; `intervals` has [low, high, n] of
 each median. Steps inside and outside take turns, so that a change of load affects both; their ratio is the
@@ -26,15 +24,13 @@ median over the turns.
 
 import argparse
 import asyncio
-import itertools
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -43,15 +39,14 @@ from typing import Any
 from benchmarks.measure import Cpu, Figure, Run, quantile, table
 from benchmarks.sandbox_peers import BWRAP, RUNSC, Row, command_peer, starts, swerex_peer
 from benchmarks.verify import CALC, make_task
-from ostinato.sandbox import Backend, Sandbox, SandboxError, SnapshotKind, Spec, Unsupported
-from ostinato.sandbox.backends.vm.sandbox import VmSandbox
+from ostinato.sandbox import Backend, Sandbox, SandboxError, Spec, Unsupported
 from ostinato.sandbox.base import Egress
 from ostinato.sandbox.choose import KINDS, probe
 from ostinato.sandbox.exam.verifier import Verifier
 
 KEYS = (
-    *("start_p50_ms", "start_p99_ms", "fork_p50_ms", "fork_answer_ms", "fork_exec_ms", "load_ms"),
-    *("load_pooled_ms", "envs_per_s", "cpu_ms_each", "mb_each", "live_500_s", "snapshot_pause_ms"),
+    *("start_p50_ms", "start_p99_ms", "fork_p50_ms", "fork_answer_ms", "fork_exec_ms"),
+    *("envs_per_s", "cpu_ms_each", "mb_each", "live_500_s"),
     *("egress_start_ms", "egress_mb_s"),
     *("step_ratio", "step_warm_ratio", "verdict_p50_ms", "verdicts_per_s"),
 )
@@ -67,7 +62,6 @@ place, left = bytearray(1 << 18), 0
 while count := s.recv_into(place): left += count
 assert left > %d
 """
-HEART = "import time\nwhile True: print(flush=True); time.sleep(0.001)"
 FRESH = "python -m pytest -q; true"
 Call = Callable[[], Awaitable[object]]
 
@@ -95,7 +89,7 @@ class BackendBenchmark:
     async def run(self) -> Row:
         await self._start()
         await self._throughput()
-        for measure in (self._fork, self._load, self._pause, self._let_out, self._step, self._verdict):
+        for measure in (self._fork, self._let_out, self._step, self._verdict):
             try:
                 await measure()
             except Unsupported:
@@ -136,7 +130,7 @@ class BackendBenchmark:
         self.row["cpu_ms_each"] = quantile([(self._cpu.seconds() - spent) * 1e3 / count])
 
     async def _fork(self) -> None:
-        if self._backend.capabilities.fork is None:
+        if not self._backend.capabilities.fork:
             return
         sandbox = await self._written()
         answers: list[float] = []
@@ -158,65 +152,13 @@ class BackendBenchmark:
         self.row |= {"fork_answer_ms": quantile(answers[1:]), "fork_exec_ms": quantile(ran[1:])}
         await sandbox.destroy()
 
-    async def _load(self) -> None:
-        """Measure loading where it is a step of its own: in QEMU."""
-        if self._backend.name != "qemu":
-            return
-        from ostinato.sandbox.backends.vm.qemu.backend import QemuBackend  # Linux only
-
-        for key, pool in (("load_ms", 0), ("load_pooled_ms", 2)):
-            backend = QemuBackend(pool=pool)
-            sandbox = await backend.create(self._spec)
-            assert isinstance(sandbox, VmSandbox)
-            place = await sandbox.save()
-
-            async def once(backend: QemuBackend = backend, place: Path = place) -> float:
-                backend.engine.refill(self._spec)
-                await asyncio.sleep(0.3)  # until the waiting ones have started
-                start = time.perf_counter()
-                machine = await backend.engine.load(place, self._spec)
-                took = (time.perf_counter() - start) * 1e3
-                await machine.end()
-                return took
-
-            self.row[key] = quantile(await self._repeat(once))
-            await backend.aclose()
-
     async def _written(self) -> Sandbox:
         sandbox = await self._backend.create(self._spec)
         await sandbox.exec("for i in 1 2 3 4 5 6 7 8; do echo $i > f$i; done; rm test_calc.py")
         return sandbox
 
-    async def _pause(self) -> None:
-        """Measure the longest gap in beats of one per millisecond at each snapshot, less the usual gap."""
-        kinds = self._backend.capabilities.snapshots
-        if not kinds:
-            return
-        kind = SnapshotKind.FULL if SnapshotKind.FULL in kinds else SnapshotKind.FILESYSTEM
-        sandbox = await self._written()
-        if not self._backend.capabilities.pause:
-            return
-        await sandbox.write("heart.py", HEART.encode())
-        beats = Beats()
-        heart = await sandbox.start("exec python heart.py", timeout_s=600)
-        listener = asyncio.create_task(beats.listen(heart.output()))
-
-        async def once() -> float:
-            count_before = len(beats.times)
-            await beats.more(20)
-            await self._backend.remove(await sandbox.snapshot(kind))
-            await beats.more(20)
-            during = beats.times[count_before:]
-            gaps = [b - a for a, b in itertools.pairwise(during)]
-            return (max(gaps) - statistics.median(gaps)) * 1e3
-
-        self.row["snapshot_pause_ms"] = quantile(await self._repeat(once))
-        await heart.signal(9)
-        await asyncio.gather(heart.wait(), listener)
-        await sandbox.destroy()
-
     async def _let_out(self) -> None:
-        if "proxy" not in self._backend.capabilities.egress:
+        if not self._backend.capabilities.egress:
             return
         rates: list[float] = []
 
@@ -296,26 +238,6 @@ class BackendBenchmark:
         self.row["mb_each"] = quantile([(await sandbox.usage()).memory_bytes / 2**20 for sandbox in made])
         for sandbox in made:
             await sandbox.destroy()
-
-
-class Beats:
-    """The arrival times of beats by the host's clock, since a guest's own may stop with it."""
-
-    def __init__(self) -> None:
-        self.times: list[float] = []
-        self._more = asyncio.Condition()
-
-    async def listen(self, output: AsyncIterator[bytes]) -> None:
-        async for _ in output:
-            self.times.append(time.monotonic())
-            async with self._more:
-                self._more.notify_all()
-
-    async def more(self, count: int) -> None:
-        """Wait for `count` more beats."""
-        wanted = len(self.times) + count
-        async with self._more:
-            await self._more.wait_for(lambda: len(self.times) >= wanted)
 
 
 async def shell(command: str, folder: Path, environment: dict[str, str]) -> None:

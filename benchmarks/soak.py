@@ -3,7 +3,7 @@
     python -m benchmarks.soak [--cycles 10000] [--backend ns|…] [--at-once 4] [--seed 1] [--json]
 
 Each cycle draws the fate of its sandbox: used and destroyed, abandoned in the middle of a command, forked,
-snapshot and restored, examined, its processes killed from outside, or the zygote under all of them killed.
+examined, its processes killed from outside, or the zygote under all of them killed.
 Every call must return or raise SandboxError. In the end the backend is closed, and everything that did not
 exist before counts as a leak: processes (orphans are adopted here), mounts, control groups, network
 namespaces, files in the temporary directory, open files.
@@ -55,7 +55,6 @@ class Soak:
             "abandoned": (10, self._abandon),
             "killed": (10, self._kill),
             "forked": (6, self._fork),
-            "restored": (4, self._restore),
             "examined": (6, self._examine),
             "with egress": (3, self._let_out),
             "zygote killed": (1, self._kill_zygote),
@@ -125,22 +124,6 @@ class Soak:
                     await fork.destroy()
         finally:
             await sandbox.destroy()
-
-    async def _restore(self) -> None:
-        sandbox = await self._open()
-        try:
-            await sandbox.write("new.py", b"x = 1\n")
-            snapshot = await sandbox.snapshot()
-        finally:
-            await sandbox.destroy()
-        try:
-            again = await self._backend.restore(snapshot, Spec(repo=self._task.repo, limits=LIMITS))
-            try:
-                assert await again.read("new.py") == b"x = 1\n"
-            finally:
-                await again.destroy()
-        finally:
-            await self._backend.remove(snapshot)
 
     async def _examine(self) -> None:
         verification = await self._verifier.verify(self._task, {"calc.py": CALC.format("+").encode()})

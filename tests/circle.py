@@ -16,6 +16,7 @@ from ostinato.loop.show import Show
 from ostinato.loop.stages.prepare import load_wire, prepare
 from ostinato.loop.workshop import Workshop, open_workshop
 from ostinato.model.transcript import messages_of
+from ostinato.sandbox.config import SandboxConfig
 from ostinato.tasks.pebble import Pebble
 from ostinato.tasks.teaching.habits import call
 from ostinato.types import TEACHER_VERSION, Arm, GenerateRequest
@@ -40,7 +41,7 @@ async def circle(
     directory: Path, mind: Mind, arms: Sequence[str], profiles: tuple[str, ...] = ()
 ) -> AsyncIterator[Workshop]:
     """A workshop whose `arms` are all served by `mind`; its tokenizer is made for `profiles`."""
-    config = RunConfig(sandbox="process", teach=TeachConfig(profiles=profiles))
+    config = RunConfig(sandbox=SandboxConfig(backend="process"), teach=TeachConfig(profiles=profiles))
     shape = replace(config.model.shape, hidden_size=16, heads=1, kv_heads=1, head_dim=8)
     config = replace(config, model=replace(config.model, shape=shape))
     run = open_run(Run(directory=directory / "run"), config, fresh=False).run

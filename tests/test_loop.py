@@ -100,7 +100,7 @@ async def test_ctrl_c_stops_everything(tmp_path: Path, number: signal.Signals) -
     directory = tmp_path / "run"
     command = [sys.executable, "-m", "ostinato.cli", "demo", "--directory", str(directory)]
     process = await asyncio.create_subprocess_exec(
-        *command, "--set", "sandbox=process", stdout=subprocess.DEVNULL, preexec_fn=in_the_background
+        *command, "--set", "sandbox.backend=process", stdout=subprocess.DEVNULL, preexec_fn=in_the_background
     )
     while not list(directory.glob("tasks/lessons/pebble-*")):
         assert process.returncode is None

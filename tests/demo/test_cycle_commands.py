@@ -97,7 +97,7 @@ async def test_a_cycle_that_is_killed_in_any_stage_goes_on(tmp_path: Path) -> No
     folder = tmp_path / "run"
     (tmp_path / "soon.toml").write_text(SOON)
     settings = {
-        "sandbox": "process",
+        "sandbox": {"backend": "process"},
         "model": {"path": str(checkpoint(tmp_path / "llama", "Llama"))},
         "engine": {"slots": 8, "context": 3072},
         "tasks": {"held_out": {"seeds": 2}},

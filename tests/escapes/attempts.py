@@ -24,7 +24,7 @@ ATTEMPTS: dict[str, Attempt] = {}
 LIVE: set[str] = set()
 """Attempts that succeed where nothing holds them: run bare, they must give evidence."""
 SHARED: set[str] = set()
-"""Attempts whose success harms nobody in a kernel of the sandbox's own (gVisor, a VM)."""
+"""Attempts whose success harms nobody in a kernel of the sandbox's own (gVisor)."""
 libc = ctypes.CDLL(None, use_errno=True)
 REFUSED = {1, 13, 38}
 """EPERM, EACCES, ENOSYS: any other answer means that the kernel looked at the call."""

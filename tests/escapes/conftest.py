@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.sandbox.conftest import MACHINES, closed_at_the_end, opened
+from tests.sandbox.conftest import GVISOR, MACHINES, closed_at_the_end, opened
 
 from ostinato.sandbox import Backend
 from ostinato.sandbox.choose import KINDS
 
+ENGINES = ("/var/lib/containers/", "/run/netns", "/run/runsc", "/run/user/")
 IPC_RMID, IPC_CREAT = 0, 0o1000
 
 
@@ -52,12 +53,13 @@ class Outside:
         }
 
     def _mounts(self) -> list[str]:
-        """Return the mounts, except those that other tests make in their own directories."""
+        """Return the mounts, except those of other tests, and those that an engine makes for containers."""
         elsewhere = tempfile.gettempdir() + "/"
         return [
             line
             for line in Path("/proc/self/mounts").read_text().splitlines()
-            if not (place := line.split()[1]).startswith(elsewhere) or place.startswith(str(self.folder))
+            if not (place := line.split()[1]).startswith((elsewhere, *ENGINES))
+            or place.startswith(str(self.folder))
         ]
 
     def left_behind(self) -> list[str]:
@@ -158,7 +160,7 @@ def backends() -> Iterator[dict[str, Backend]]:
 @pytest.fixture(
     params=[
         pytest.param(name, marks=[pytest.mark.machines] * (name in MACHINES))
-        for name in KINDS
+        for name in (*KINDS, GVISOR)
         if name != "process"
     ]
 )

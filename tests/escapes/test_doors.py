@@ -8,7 +8,7 @@ import pytest
 from tests.escapes.attempts import ATTEMPTS, SHARED
 from tests.escapes.conftest import Outside
 from tests.sandbox.egress.conftest import backend, resolving, serving
-from tests.sandbox.egress.redirection import python
+from tests.sandbox.egress.internet import python
 from tests.sandbox.egress.test_listener import LIMITS, hello
 
 from ostinato.sandbox import Backend, Spec

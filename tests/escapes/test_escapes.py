@@ -38,16 +38,17 @@ async def test_the_attempts_are_real(outside: Outside) -> None:
 
 async def attempts(backend: Backend, outside: Outside) -> dict[str, Any]:
     """Return the result of each attempt in one sandbox of `backend`; they are made once."""
-    if backend.name not in _FOUND:
+    name = f"{backend.name} {backend.capabilities.isolation}"
+    if name not in _FOUND:
         before = outside.state()
         sandbox = await backend.create(Spec(repo=Path(outside.facts["repo"]), limits=LIMITS))
         result = await sandbox.exec("python attempts.py facts.json")
         alive = await sandbox.exec("echo alive")
         await sandbox.destroy()
         assert result.exit_code == 0, result.output
-        _FOUND[backend.name] = json.loads(result.output.splitlines()[-1])
-        _FOUND[backend.name] |= {"alive": alive.output, "before": before, "after": outside.state()}
-    return _FOUND[backend.name]
+        _FOUND[name] = json.loads(result.output.splitlines()[-1])
+        _FOUND[name] |= {"alive": alive.output, "before": before, "after": outside.state()}
+    return _FOUND[name]
 
 
 @pytest.mark.parametrize("name", ATTEMPTS)

@@ -1,5 +1,6 @@
 """Episodes with a search service: the same tool over every sandbox, and void when the service failed."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,9 @@ from ostinato.harness.episode import Episode, EpisodeRunner
 from ostinato.harness.providers.search import SearchAt
 from ostinato.harness.users import SilentUser
 from ostinato.sandbox.backends.process.backend import ProcessBackend
+from ostinato.sandbox.base import SandboxError
+from ostinato.sandbox.choose import choose_backend
+from ostinato.sandbox.config import SandboxConfig
 from ostinato.sandbox.exam.verifier import Verifier
 from ostinato.store import Store
 from ostinato.tasks.pebble import generate, provide
@@ -59,6 +63,27 @@ async def test_a_service_that_failed_voids_the_episode(gateway: str, tmp_path: P
     assert found.void is not None and "search service does not answer" in found.void
     session = trainer.session(found.session_id)
     assert session is not None and session.ending is Ending.INFRASTRUCTURE
+
+
+FETCH = "python -c \"import urllib.request as u; u.urlopen('http://solution.test/x')\""
+
+
+@pytest.mark.parametrize("script", [[call_text("bash", command=FETCH), "done"]])
+async def test_connections_that_a_session_was_refused_are_in_its_record(
+    gateway: str, tmp_path: Path, trainer: Store
+) -> None:
+    (tmp_path / "policy.toml").write_text('allow = ["wheels.test:443"]\n')
+    try:
+        backend = await choose_backend(SandboxConfig(backend="ns", egress=str(tmp_path / "policy.toml")))
+    except SandboxError as error:
+        pytest.skip(str(error))
+    async with GatewayClient(gateway, "key") as client:
+        runner = EpisodeRunner(client, backend, Verifier(backend), replace(CONFIG, profile="core"))
+        task = provide(sample("train", 7), tmp_path / "task")
+        found = await runner.run(task, SilentUser(), source=Source.PRACTICE)
+    await backend.aclose()
+    told = [signal.value for signal in found.signals() if signal.kind is SignalKind.NETWORK_REFUSED]
+    assert found.void is None and told == [1.0]
 
 
 @pytest.mark.parametrize(("said", "value"), [("done", 0.0), ("done, though {} says otherwise", 1.0)])

@@ -50,7 +50,6 @@ Skill = Callable[[int], float]
 """From a version to the share of its sessions that do what was asked."""
 
 SMALL = RunConfig(
-    sandbox="auto",
     tasks=TasksConfig(held_out={"seeds": 20, "names": 3, "pairs": 3, "larger": 3, "families": 3}),
     bench=BenchConfig(passes=1),
     live=LiveConfig(

@@ -93,7 +93,7 @@ async def work(url: str, key: str, directory: Path, config: RunConfig) -> None:
 async def test_a_cycle_learns_from_the_sessions_that_serve_recorded(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     settings = {
-        "sandbox": "process",
+        "sandbox": {"backend": "process"},
         "model": {"path": str(checkpoint(tmp_path / "llama", "Llama"))},
         "engine": {"slots": 8, "context": 3072},
         "tasks": {"held_out": {"seeds": 2}},

@@ -19,6 +19,7 @@ from ostinato.loop.run import START, Run
 from ostinato.loop.serve import held_back
 from ostinato.loop.stages.prepare import prepare
 from ostinato.model.checkpoint import load
+from ostinato.sandbox.config import SandboxConfig
 from ostinato.store import Store
 from ostinato.sync import Publisher
 from ostinato.types import Arm, Decision, Verdict
@@ -29,7 +30,7 @@ DEPLOYED = Arm(name="champion", version=0, share=1.0, engines=("http://127.0.0.1
 
 async def deployed(directory: Path) -> Run:
     """A run with a tiny model that has been deployed once."""
-    config = RunConfig(sandbox="process")
+    config = RunConfig(sandbox=SandboxConfig(backend="process"))
     shape = replace(config.model.shape, hidden_size=16, heads=1, kv_heads=1, head_dim=8)
     config = replace(config, model=replace(config.model, shape=shape))
     with owned(directory, "demo") as owner:

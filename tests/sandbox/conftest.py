@@ -11,6 +11,7 @@ from tests.sandbox.foreign.e2b_server import KEY, E2bServer
 
 from ostinato.sandbox import Backend, SandboxError
 from ostinato.sandbox.choose import KINDS, probe
+from ostinato.sandbox.config import SandboxConfig
 from ostinato.sandbox.foreign import settings
 
 FILES = {
@@ -58,7 +59,8 @@ async def no_sandbox_outlives_its_test(backends: dict[str, Backend]) -> AsyncIte
 def opened(name: str, backends: dict[str, Backend]) -> Backend:
     if name not in backends:
         try:
-            backends[name] = asyncio.run(probe(KINDS[name]))
+            config = SandboxConfig(runtime="runsc" if name == GVISOR else "")
+            backends[name] = asyncio.run(probe(KINDS["podman" if name == GVISOR else name], config))
         except SandboxError as error:
             pytest.skip(f"{name}: {error}")
     return backends[name]
@@ -109,12 +111,15 @@ def agent_sandbox_settings(agent_sandbox_server: tuple[AgentSandboxCluster, str]
 
 FAR = ("e2b", "agent-sandbox")
 """Backends whose commands show their output at the end, and take no input."""
-MACHINES = ("gvisor", "qemu")
+GVISOR = "podman with runsc"
+MACHINES = ("podman", GVISOR, "docker")
 """Backends that have to be installed: `make test-sandboxes` does, and runs their tests."""
 
 
 @pytest.fixture(
-    params=[pytest.param(name, marks=[pytest.mark.machines] * (name in MACHINES)) for name in KINDS]
+    params=[
+        pytest.param(name, marks=[pytest.mark.machines] * (name in MACHINES)) for name in (*KINDS, GVISOR)
+    ]
 )
 def backend(request: pytest.FixtureRequest, backends: dict[str, Backend]) -> Backend:
     return by_name(request, request.param, backends)

@@ -1,8 +1,8 @@
-"""Installs what backends of virtual machines and suites of Node and Go need, and runs their tests.
+"""Installs what containers and suites of Node and Go need, and runs their tests.
 
-As root on Debian: runsc, QEMU, nftables and the tools for images from the backports, Node and Go from the
-release, a guest's kernel and busybox unpacked beside our own. Elsewhere, and where apt has no such packages
-or no mirror answers, the reason is printed and the tests of what is missing are skipped.
+As root on Debian: podman, runsc and tools for images from the backports, Node and Go from
+the release. Elsewhere, and where apt has no such
+packages or no mirror answers, the reason is printed and the tests of what is missing are skipped.
 """
 
 import os
@@ -10,18 +10,15 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
-
-from ostinato.sandbox.backends.vm.qemu import kernel
-from ostinato.sandbox.base import SandboxError
 
 SOURCE = Path("/etc/apt/sources.list.d/ostinato-backports.sources")
 PROGRAMS = {
     "runsc": "runsc",
-    "qemu-system-x86_64": "qemu-system-x86",
-    "mke2fs": "e2fsprogs",
-    "nft": "nftables",
+    "podman": "podman",
+    "runc": "runc",
+    "newuidmap": "uidmap",
+    "busybox": "busybox-static",
     "umoci": "umoci",
     "skopeo": "skopeo",
     "buildah": "buildah",
@@ -47,7 +44,7 @@ def main() -> int:
             "-m",
             "pytest",
             "-m",
-            "machines or transparent or toolchains or corpus",
+            "machines or toolchains or corpus",
             "-rs",
             *sys.argv[1:],
             *tests,
@@ -60,10 +57,9 @@ def _install() -> None:
     """Install missing programs, if there are any. Raises ImpossibleError."""
     wanted = {program: package for program, package in PROGRAMS.items() if not _found(program)}
     toolchains = {program: package for program, package in TOOLCHAINS.items() if not _found(program)}
-    has_kernel = _has_kernel()
-    if has_kernel and not wanted and not toolchains:
+    if not wanted and not toolchains:
         return
-    missing = ", ".join([*wanted, *toolchains, *([] if has_kernel else ["a guest's kernel"])])
+    missing = ", ".join([*wanted, *toolchains])
     if os.getuid() != 0:
         raise ImpossibleError(f"{missing}: only root can install, with apt-get")
     if not Path("/etc/debian_version").exists() or shutil.which("apt-get") is None:
@@ -73,16 +69,6 @@ def _install() -> None:
         _apt("install", "--yes", "--no-install-recommends", *toolchains.values())
     if wanted:
         _install_packages([*wanted.values()])
-    if not has_kernel:
-        _unpack_kernel()
-
-
-def _has_kernel() -> bool:
-    try:
-        kernel.find()
-    except SandboxError:
-        return False
-    return True
 
 
 def _install_packages(packages: list[str]) -> None:
@@ -119,22 +105,6 @@ def _add_backports(suite: str) -> bool:
         raise ImpossibleError(f"apt has no mirror for {suite}: add one")
     SOURCE.write_text(f"Types: deb\nURIs: {mirror[1]}\nSuites: {suite}\nComponents: main\n")
     return True
-
-
-def _unpack_kernel() -> None:
-    names = subprocess.run(
-        ["apt-cache", "search", "--names-only", r"^linux-image-6\.1\.0-[0-9]+-cloud-amd64$"],
-        capture_output=True, text=True, check=True,
-    ).stdout.split("\n")  # fmt: skip
-    images = sorted((name.split()[0] for name in names if name), key=lambda name: int(name.split("-")[3]))
-    if not images:
-        raise ImpossibleError("apt has no linux-image-6.1.0-*-cloud-amd64 for QEMU's guests")
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)
-        _apt("download", "busybox-static", images[-1], cwd=folder)
-        for package in Path(folder).glob("*.deb"):
-            kernel.SHARED.mkdir(parents=True, exist_ok=True)
-            subprocess.run(["dpkg-deb", "-x", str(package), str(kernel.SHARED)], check=True)
 
 
 def _apt(*arguments: str, cwd: str | None = None) -> None:

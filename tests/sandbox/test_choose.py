@@ -1,4 +1,7 @@
-"""The choice of a backend."""
+"""The choice of a backend by its settings.
+
+Covers sandbox/config.py.
+"""
 
 import os
 
@@ -15,7 +18,7 @@ async def test_a_backend_is_chosen_by_its_name() -> None:
 
 async def test_an_unknown_name_is_refused() -> None:
     with pytest.raises(ValueError, match="choose auto, ns"):
-        await choose_backend("docker")
+        await choose_backend("chroot")
 
 
 async def test_without_namespaces_auto_falls_back_and_logs_the_reason(

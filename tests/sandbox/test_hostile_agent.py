@@ -1,6 +1,6 @@
 """An agent under foreign control is detected, and cannot exceed the bounds of the backend's memory.
 
-Covers sandbox/protocol/connection.py, sandbox/guest/exam_calls.py and sandbox/backends/vm/sandbox.py.
+Covers sandbox/protocol/connection.py, sandbox/guest/exam_calls.py and sandbox/backends/container/backend.py.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ import pytest
 
 from ostinato.sandbox import SandboxError, Spec
 from ostinato.sandbox.backends.agent_sandbox import AgentProcess, AgentSandbox
-from ostinato.sandbox.backends.vm.sandbox import between
+from ostinato.sandbox.backends.container.backend import between
 from ostinato.sandbox.guest.exam_calls import ExamCalls
 from ostinato.sandbox.protocol import frames
 from ostinato.sandbox.protocol.agent_link import AgentLink, Poller
@@ -58,7 +58,7 @@ class Hostile:
         threading.Thread(target=send, daemon=True).start()
 
     def frame(self, body: bytes = b"", **header: object) -> bytes:
-        return frames.pack({"generation": "one", **header}, body)
+        return frames.pack(header, body)
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def hostile() -> Iterator[Hostile]:
 @pytest.fixture
 async def wire(hostile: Hostile) -> AsyncIterator[AgentConnection]:
     loop = asyncio.get_running_loop()
-    _, wire = await loop.create_unix_connection(lambda: AgentConnection("one", seek=True), sock=hostile.ours)
+    _, wire = await loop.create_unix_connection(AgentConnection, sock=hostile.ours)
     hostile.say(hostile.frame(id=0, ready=True))
     await wire.wait_until_ready(20)
     yield wire
@@ -81,7 +81,7 @@ async def wire(hostile: Hostile) -> AsyncIterator[AgentConnection]:
 
 def announced(size: int, **header: object) -> bytes:
     """Return the start of a frame without its body."""
-    text = json.dumps({"generation": "one", **header}).encode()
+    text = json.dumps(header).encode()
     return frames._PREFIX.pack(frames.MAGIC, len(text), size) + text
 
 
@@ -141,7 +141,6 @@ async def test_a_frame_without_a_request_is_dropped_as_it_comes(
         hostile.say(
             *[announced(FLOOD, id=77), *flood],
             *[announced(FLOOD, id=0, event="data", stream=1), *flood],
-            *[announced(FLOOD, id=1, generation="older"), *flood],
             hostile.frame(id=1, tree="t"),
         )
         assert (await asked)[0]["tree"] == "t"
@@ -149,7 +148,7 @@ async def test_a_frame_without_a_request_is_dropped_as_it_comes(
 
 @pytest.mark.parametrize(
     "header",
-    [b"[]", b"7", b"null", b"{", b"[" * 60_000, b'{"id": []}', b'{"generation": "one"}', b"\xff"],
+    [b"[]", b"7", b"null", b"{", b"[" * 60_000, b'{"id": []}', b'{"event": "output"}', b"\xff"],
     ids=lambda header: repr(header[:10]),
 )
 async def test_an_invalid_header_ends_the_sandbox(
@@ -197,7 +196,7 @@ class Examined:
         self._end, self._flood = end, flood
         self.worker, self._agents = socket.socketpair()
         self._watch = Poller()
-        self._link = AgentLink(end.fileno(), end.fileno(), "one")
+        self._link = AgentLink(end.fileno(), end.fileno())
         self._calls: ExamCalls | None = None
         self._serving = threading.Thread(target=self._serve, daemon=True)
         self._serving.start()
@@ -237,7 +236,7 @@ async def test_output_of_a_worker_that_is_not_read_waits_in_its_guest(hostile: H
     """An exam's worker may send gigabytes while the judge is busy."""
     examined = Examined(hostile.theirs, FLOOD)
     loop = asyncio.get_running_loop()
-    _, wire = await loop.create_unix_connection(lambda: AgentConnection("one", seek=True), sock=hostile.ours)
+    _, wire = await loop.create_unix_connection(AgentConnection, sock=hostile.ours)
     await wire.wait_until_ready(20)
     judge, calls = socket.socketpair()
     request = {"op": "worker", "variation": 0, "stdin": True}
@@ -259,7 +258,7 @@ async def test_output_of_a_worker_that_is_not_read_waits_in_its_guest(hostile: H
 async def test_calls_and_results_of_any_size_pass_between_judge_and_worker(hostile: Hostile) -> None:
     examined = Examined(hostile.theirs, 0)
     loop = asyncio.get_running_loop()
-    _, wire = await loop.create_unix_connection(lambda: AgentConnection("one", seek=True), sock=hostile.ours)
+    _, wire = await loop.create_unix_connection(AgentConnection, sock=hostile.ours)
     await wire.wait_until_ready(20)
     judge, calls = socket.socketpair()
     worker = AgentProcess(wire, {"op": "worker", "variation": 0, "stdin": True}, within_s=60, keep=0)

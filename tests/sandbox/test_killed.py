@@ -17,10 +17,10 @@ RUNNER = """
 import asyncio, sys
 from pathlib import Path
 from ostinato.sandbox import Spec
-from ostinato.sandbox.choose import KINDS
+from ostinato.sandbox.choose import DEFAULT, KINDS
 
 async def main():
-    backend = await KINDS[sys.argv[1]].make(None)
+    backend = await KINDS[sys.argv[1]].make(DEFAULT)
     sandbox = await backend.create(Spec(repo=Path(sys.argv[2])))
     await sandbox.start("sleep 1000 & setsid sleep 1000 & echo up; sleep 1000", timeout_s=1000)
     print("up", flush=True)

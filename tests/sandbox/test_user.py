@@ -14,7 +14,6 @@ AGAIN = (
     "backends/namespaces/test_backend.py",
     "backends/namespaces/test_landlock_backend.py",
     "files/test_layer.py",
-    "files/test_snapshots.py",
 )
 
 

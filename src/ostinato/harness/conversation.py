@@ -3,6 +3,7 @@
 import difflib
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,6 +19,8 @@ from ostinato.types import Ending, Source
 
 PLAN = "todo_write"
 """The canonical name of the tool that sets the plan."""
+LINE = re.compile(rb"[^\n]*\n|[^\n]+")
+"""A line as git counts them."""
 INTERRUPTED = "interrupted before the call had answered"
 
 
@@ -57,7 +60,7 @@ class Edit:
     @property
     def lines(self) -> list[tuple[int, int, str]]:
         """Return the first line, last line (from 1) and hash of each region that is new in the file."""
-        old, new = ((side or b"").splitlines(keepends=True) for side in (self.before, self.after))
+        old, new = (LINE.findall(side or b"") for side in (self.before, self.after))
         blocks = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
         regions = [(j1, j2) for kind, _, _, j1, j2 in blocks if kind != "equal" and j2 > j1]
         return [(j1 + 1, j2, f"sha256:{_sha256(b''.join(new[j1:j2]))}") for j1, j2 in regions]
@@ -88,6 +91,8 @@ class Outcome:
     """The reason of an ending that the agent did not choose."""
     usage: TokenCount = field(default_factory=TokenCount, compare=False)
     """The tokens of all replies of the conversation so far."""
+    refused: int = 0
+    """The connections that the session's sandbox was refused."""
 
 
 @dataclass(slots=True)

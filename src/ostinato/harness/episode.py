@@ -20,7 +20,7 @@ from ostinato.harness.profiles.profile import profile
 from ostinato.harness.providers.base import Hit, Providers, Search
 from ostinato.harness.providers.search import SearchAt
 from ostinato.harness.users import Answering, Permitting
-from ostinato.sandbox.base import Backend, ChangesError, EndedWithinError, Sandbox, SandboxError, Spec
+from ostinato.sandbox.base import Backend, ChangesError, EndedWithinError, LetOut, Sandbox, SandboxError, Spec
 from ostinato.sandbox.exam.task_needs import image_of, limits_of
 from ostinato.sandbox.exam.verifier import Verification, Verifier
 from ostinato.tasks.diff import beyond, unified
@@ -69,6 +69,8 @@ class Episode:
             facts.append((SignalKind.BEYOND, float(lines)))
         if contradicts(self.task):
             facts.append((SignalKind.REPORTED, float(reported(self.task, self.outcome.final_message))))
+        if self.outcome.refused:
+            facts.append((SignalKind.NETWORK_REFUSED, float(self.outcome.refused)))
         facts += [(SignalKind.QUESTION_ANSWERED, float(needed)) for needed in self._questions()]
         now = time.time()
         return [
@@ -206,9 +208,9 @@ class EpisodeRunner:
             outcome, left = await agent.end(conversation, outcome), await changes_left(sandbox)
             if after is not None and left is not None:
                 await after(sandbox)
-            return outcome, left
         finally:
             await sandbox.destroy()
+        return replace(outcome, refused=refused(sandbox)), left
 
     async def verify(self, task: Task, outcome: Outcome, changes: Left) -> Episode:
         """Return the episode of a session that ended with these changes."""
@@ -240,8 +242,10 @@ class EpisodeRunner:
             return Sampled(trunk=None, ended=((failed(session_id, error), {}),))
         if not forks:
             return Sampled(trunk=None, ended=((outcome, changes),))
-        grown = (self._branch(user, fork, conversation) for fork, conversation in forks)
-        return Sampled(trunk=session_id, ended=tuple(await asyncio.gather(*grown)))
+        grown = await asyncio.gather(*(self._branch(user, *fork) for fork in forks))
+        before = outcome.refused
+        whole = tuple((replace(own, refused=own.refused + before), left) for own, left in grown)
+        return Sampled(trunk=session_id, ended=whole)
 
     async def _until_fork(
         self,
@@ -261,6 +265,7 @@ class EpisodeRunner:
             conversation = agent.converse(session_id, source=source, task_id=task.id, seed=seed)
             outcome = _blamed(await agent.prompt(conversation, task.instruction), search)
             outcome = await agent.end(conversation, outcome)
+            outcome = replace(outcome, refused=refused(sandbox))
             if outcome.ending is not Ending.TURN_LIMIT:
                 return outcome, await changes_left(sandbox), []
             forks = await sandbox.fork(branches)
@@ -286,9 +291,10 @@ class EpisodeRunner:
         try:
             agent, search = self._agent(sandbox, user, self._config)
             outcome = _blamed(await agent.go_on(conversation), search)
-            return await agent.end(conversation, outcome), await changes_left(sandbox)
+            outcome, left = await agent.end(conversation, outcome), await changes_left(sandbox)
         finally:
             await sandbox.destroy()
+        return replace(outcome, refused=refused(sandbox)), left
 
     def _agent(
         self, sandbox: Sandbox, user: Answering, config: HarnessConfig, client: GatewayClient | None = None
@@ -375,6 +381,11 @@ async def changes_left(sandbox: Sandbox) -> Left:
         return await sandbox.changes()
     except (ChangesError, EndedWithinError):
         return None
+
+
+def refused(sandbox: Sandbox) -> int:
+    """Return the number of connections that a session was refused; complete once its sandbox is destroyed."""
+    return sum(sandbox.refusals.values()) if isinstance(sandbox, LetOut) else 0
 
 
 def _blamed(outcome: Outcome, search: _Noted | None) -> Outcome:

@@ -15,6 +15,9 @@ from ostinato.model.config import ModelConfig
 from ostinato.rewards.live.definition import LIVE, LiveDefinition, read_definition
 from ostinato.rewards.practice.definition import PRACTICE, PracticeDefinition, read_practice_definition
 from ostinato.rollout.config import SYNCHRONOUS, PracticeConfig
+from ostinato.sandbox.base import SandboxError
+from ostinato.sandbox.config import SandboxConfig
+from ostinato.sandbox.egress.setting import policy
 from ostinato.store.config import StoreConfig
 from ostinato.tasks.base import IMPORTED, TaskError
 from ostinato.tasks.packed import SUFFIX as PACKED
@@ -193,9 +196,7 @@ class RunConfig:
     """All settings of `ostinato run`."""
 
     seed: int = 1
-    sandbox: str = "auto"
-    """`ns`, `process` (no security boundary), or whichever the probe allows; on servers of others `e2b` and
-    `agent-sandbox` (`docs/sandbox-foreign.md`)."""
+    sandbox: SandboxConfig = field(default_factory=SandboxConfig)
     model: StartConfig = field(default_factory=StartConfig)
     engine: EnginesConfig = field(default_factory=EnginesConfig)
     tasks: TasksConfig = field(default_factory=TasksConfig)
@@ -345,6 +346,10 @@ def _check_practice(config: RunConfig) -> None:
 
 
 def _check_sandboxes(config: RunConfig) -> None:
+    try:
+        policy(config.sandbox.egress)
+    except SandboxError as error:
+        raise ConfigError(str(error)) from error
     outside = config.practice.outside
     if not outside.harness:
         return
@@ -352,8 +357,8 @@ def _check_sandboxes(config: RunConfig) -> None:
         outside.check()
     except ValueError as error:
         raise ConfigError(f"practice.outside: {error}") from error
-    if config.sandbox not in ("auto", "ns"):
-        raise ConfigError(f"practice.outside needs the sandbox ns, and sandbox is {config.sandbox!r}")
+    if config.sandbox.backend not in ("auto", "ns"):
+        raise ConfigError(f"practice.outside needs sandbox.backend ns, and it is {config.sandbox.backend!r}")
 
 
 def _check_live(live: LiveConfig) -> None:

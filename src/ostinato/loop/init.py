@@ -20,7 +20,9 @@ TEMPLATE = """\
 # Written by `ostinato init` on a machine with {machine}.
 # Every setting: docs/reference/settings.md. An unknown key is refused.
 seed = 1
-sandbox = "{sandbox}"            # where the agent's commands run: {isolation}
+
+[sandbox]
+backend = "{sandbox}"            # where the agent's commands run: {isolation}
 
 [model]
 {model}

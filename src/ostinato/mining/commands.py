@@ -42,6 +42,12 @@ def register(commands: Any) -> None:
     mine.add_argument("--name", default="", help="the repository's name, where its folder's is another")
     mine.add_argument("--seed", type=int, default=1, help="the seed of the faults")
     mine.add_argument("--sandbox", choices=["auto", *KINDS], default="auto", help="where its tests run")
+    mine.add_argument(
+        "--egress",
+        default="none",
+        metavar="WHAT",
+        help="hosts that they may reach: none, registries, or a policy file",
+    )
     _add_yield(mine, _mine)
 
     pack = commands.add_parser("pack", help="write the tasks of a folder into one file")
@@ -66,6 +72,12 @@ def register_sessions(group: Any) -> None:
         help="a checkpoint with the record's tokenizer, for sessions of other clients than `ostinato code`",
     )
     mine.add_argument("--sandbox", default="auto", help="where the tests run")
+    mine.add_argument(
+        "--egress",
+        default="none",
+        metavar="WHAT",
+        help="hosts that they may reach: none, registries, or a policy file",
+    )
     _add_yield(mine, _mine_sessions)
 
 
@@ -119,8 +131,9 @@ async def _run(
     """Mine in a sandbox backend of the kind that was named, and print how many of each stage there were."""
     from ostinato.mining.mine import Miner
     from ostinato.sandbox.choose import choose_backend
+    from ostinato.sandbox.config import SandboxConfig
 
-    backend = await choose_backend(options.sandbox)
+    backend = await choose_backend(SandboxConfig(backend=options.sandbox, egress=options.egress))
     try:
         miner = Miner(backend, options.out, config, lambda line: print(line, flush=True))  # noqa: T201
         tasks = await work(backend, miner)

@@ -1,9 +1,8 @@
 """The protocols of a sandbox and its backend, and their data. It needs no Linux.
 
 Spec ──Backend.create──► Sandbox ──exec, start, read, write, list, changes──► destroy
-                            │ pause, resume, usage
-                            ├─fork(n)──► n more, independent of each other
-                            └─snapshot──► Snapshot ──Backend.restore──► Sandbox
+                            │ usage
+                            └─fork(n)──► n more, independent of each other
 Exam ──Backend.examine──► outcomes of the hidden tests (see `ostinato.sandbox.exam.verifier`)
 """
 
@@ -15,7 +14,6 @@ from typing import Protocol, runtime_checkable
 
 MAX_FILE_BYTES = 16 * 2**20
 """The size of the largest file that `read` and `write` accept."""
-SNAPSHOT_FORMAT = 1
 
 
 class SandboxError(Exception):
@@ -37,8 +35,8 @@ class EndedWithinError(SandboxError):
 class Unsupported(SandboxError):  # noqa: N818 - a capability is missing, nothing went wrong
     """A backend lacks a capability; the message names it, and a backend that has it.
 
-    >>> str(Unsupported("process", "pause", "ns"))
-    'the process backend cannot pause: use ns'
+    >>> str(Unsupported("process", "mount anything", "ns"))
+    'the process backend cannot mount anything: use ns'
     """
 
     def __init__(self, backend: str, what: str, instead: str) -> None:
@@ -52,17 +50,9 @@ class Isolation(StrEnum):
     LANDLOCK = "landlock"
     NAMESPACES = "namespaces"
     USERSPACE_KERNEL = "userspace-kernel"
-    VM = "vm"
 
 
-class SnapshotKind(StrEnum):
-    FILESYSTEM = "filesystem"
-    """Files only: no process is in it."""
-    FULL = "full"
-    """Memory and files: processes continue where they were."""
-
-
-_BOUNDARIES = frozenset({Isolation.NAMESPACES, Isolation.USERSPACE_KERNEL, Isolation.VM})
+_BOUNDARIES = frozenset({Isolation.NAMESPACES, Isolation.USERSPACE_KERNEL})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,12 +64,10 @@ class Capabilities:
     """
 
     isolation: Isolation
-    snapshots: frozenset[SnapshotKind] = frozenset()
-    fork: SnapshotKind | None = None
-    """The kind of state that a fork has in common with its original; None when it cannot fork."""
-    pause: bool = False
-    egress: frozenset[str] = frozenset()
-    """Any of "proxy" and "transparent". Without egress there is no network in any boundary."""
+    fork: bool = False
+    """True where a sandbox's files can be given to more sandboxes; processes never are."""
+    egress: bool = False
+    """True where a sandbox may reach hosts through a proxy. Without egress a boundary has no network."""
     limits: frozenset[str] = frozenset()
     """Any of "rlimit", "pids", "cgroup1", "cgroup2"."""
     lost: tuple[str, ...] = ()
@@ -146,7 +134,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Egress:
-    """The hosts that a sandbox may reach, always through a proxy.
+    """The hosts that a sandbox may reach, always through the proxy in `HTTP_PROXY`.
 
     >>> Egress(allow=("example.org:443", "*.example.net:443")).allow[0]
     'example.org:443'
@@ -164,14 +152,9 @@ class Egress:
     connections: int = 32
     """The connections that may be open at once."""
     strip: tuple[str, ...] = ("authorization", "cookie", "set-cookie", "x-api-key")
-    """Headers that the proxy removes from requests and responses which it can read: those that are not
-    encrypted, or whose host is in `inspect`."""
-    inspect: tuple[str, ...] = ()
-    """Hosts, as in `allow`, that may only be sent HTTP: the proxy ends their TLS with certificates that only
-    this sandbox trusts. TLS to all other hosts passes through, if it names its host (SNI)."""
-    transparent: bool = False
-    """True: every connection is redirected to the proxy, and programs need not know of it. Names resolve, and
-    addresses to which no name resolved are refused. False: programs have to use the proxy in `HTTP_PROXY`."""
+    """Headers that the proxy removes from requests and responses which are not encrypted."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables by which programs find what they may reach; those of the spec go before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,31 +196,6 @@ class Usage:
     """The processes running now, including the sandbox's agent."""
     wall_s: float
     """The seconds since it was created."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
-    """A sandbox on disk. Only a backend of the same kind restores it, above the same template.
-
-    >>> Snapshot(
-    ...     id="5f", kind=SnapshotKind.FILESYSTEM, backend="ns", template="/srv/repo:1:2:3",
-    ...     path=Path("/var/snapshots/5f"), bytes=4096, created=1.8e9,
-    ... ).format
-    1
-    """
-
-    id: str
-    kind: SnapshotKind
-    backend: str
-    """The name of the backend that made it."""
-    format: int = SNAPSHOT_FORMAT
-    template: str
-    """The repository that the sandbox had started from; a restore above another one is refused."""
-    path: Path
-    """Its directory, in which `snapshot.json` is written last."""
-    bytes: int
-    created: float
-    """Seconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,17 +294,8 @@ class Sandbox(Protocol):
         """Return the files that differ from the start, None for a deleted one, without `.git`.
         Raises ChangesError."""
 
-    async def pause(self) -> None:
-        """Stop every process in the sandbox until `resume`; calls that need one fail. Raises Unsupported."""
-
-    async def resume(self) -> None:
-        """Let the processes run again; does nothing when the sandbox is not paused. Raises Unsupported."""
-
-    async def snapshot(self, kind: SnapshotKind = SnapshotKind.FILESYSTEM) -> Snapshot:
-        """Write the sandbox to disk; its processes are stopped meanwhile. Raises Unsupported."""
-
     async def fork(self, n: int = 1) -> "list[Sandbox]":
-        """Create `n` more sandboxes that start as this one is now; an error leaves none of them.
+        """Create `n` more sandboxes whose files are as here now; no process is copied, an error leaves none.
         Each has an identity and randomness of its own. Raises SandboxError, Unsupported."""
 
     async def usage(self) -> Usage: ...
@@ -372,19 +321,21 @@ class Backend(Protocol):
         """Create a fresh sandbox whose repository starts as `spec.repo`.
         Raises SandboxError, and Unsupported for a part of the spec that this backend lacks."""
 
-    async def restore(self, snapshot: Snapshot, spec: Spec) -> Sandbox:
-        """Create a sandbox that starts as `snapshot` was; this may be repeated, also at the same time.
-        Raises SandboxError for a snapshot of another backend, format or template."""
-
-    async def remove(self, snapshot: Snapshot) -> None:
-        """Delete a snapshot from disk, if it is there. Sandboxes restored from it live on."""
-
     async def examine(self, exam: Exam) -> "list[dict[str, str]]":
         """Return the outcomes of every run, each by a hidden test's node id; a run that fails is the last.
         Raises SandboxError when the exam could not be held."""
 
     async def aclose(self) -> None:
-        """Destroy every sandbox and the processes that serve them; snapshots in a given directory stay."""
+        """Destroy every sandbox and the processes that serve them."""
+
+
+@runtime_checkable
+class LetOut(Protocol):
+    """A sandbox that counts the connections which it wanted and did not get."""
+
+    @property
+    def refusals(self) -> Mapping[str, int]:
+        """The number of connections that were refused or cut, by host and port; complete once destroyed."""
 
 
 @runtime_checkable

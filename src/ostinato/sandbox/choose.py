@@ -3,6 +3,7 @@
 What a machine can run is found by running it, never by looking at flags or devices.
 """
 
+import asyncio
 import logging
 import os
 import shutil
@@ -10,18 +11,18 @@ import sys
 import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ostinato.sandbox.backends.process.backend import ProcessBackend
 from ostinato.sandbox.base import Backend, SandboxError, Spec
+from ostinato.sandbox.config import SandboxConfig
+from ostinato.sandbox.egress.setting import LettingBackend, policy
 from ostinato.sandbox.foreign import settings
 from ostinato.sandbox.foreign.backend import ForeignBackend
 from ostinato.sandbox.foreign.engine import ForeignEngine
 
-KERNEL_ADVICE = (
-    "in an empty directory: apt-get download busybox-static linux-image-6.1.0-NN-cloud-amd64 (the newest), "
-    "then dpkg-deb -x each to /usr/local/lib/ostinato/vm, or ~/.local/share/ostinato/vm"
-)
+DEFAULT = SandboxConfig()
 log = logging.getLogger(__name__)
 
 
@@ -30,60 +31,52 @@ class BackendKind:
     """One kind of backend, before it is known whether it works here."""
 
     name: str
-    make: Callable[[Path | None], Awaitable[Backend]]
-    """Makes one, given the directory for its snapshots; raises SandboxError when it clearly cannot work."""
+    make: Callable[[SandboxConfig], Awaitable[Backend]]
+    """Makes one with these settings; raises SandboxError when it clearly cannot work."""
     advice: str
     """Tells a user how to make it work."""
 
 
-async def _process(snapshots: Path | None) -> Backend:
-    return ProcessBackend(snapshots=snapshots)
+async def _process(config: SandboxConfig) -> Backend:
+    return ProcessBackend()
 
 
-async def _ns(snapshots: Path | None) -> Backend:
+async def _ns(config: SandboxConfig) -> Backend:
     _need_linux("namespaces")
     from ostinato.sandbox.backends.namespaces.backend import NsBackend  # imports Linux-only modules
 
-    return NsBackend(snapshots)
+    return NsBackend()
 
 
-async def _landlock(snapshots: Path | None) -> Backend:
+async def _landlock(config: SandboxConfig) -> Backend:
     _need_linux("Landlock sandboxes")
     from ostinato.sandbox.backends.namespaces.landlock_backend import LandlockBackend
 
-    return LandlockBackend(snapshots)
+    return LandlockBackend()
 
 
-async def _gvisor(snapshots: Path | None) -> Backend:
-    _need_linux("gVisor's sandboxes")
-    _need_program("runsc")
-    from ostinato.sandbox.backends.vm.gvisor.backend import GvisorBackend
-
-    return GvisorBackend(snapshots)
-
-
-async def _qemu(snapshots: Path | None) -> Backend:
-    _need_linux("QEMU's sandboxes")
-    _need_program("qemu-system-x86_64")
-    from ostinato.sandbox.backends.vm.qemu.backend import QemuBackend
-
-    return QemuBackend(snapshots)
-
-
-async def _e2b(snapshots: Path | None) -> Backend:
+async def _e2b(config: SandboxConfig) -> Backend:
     from ostinato.sandbox.foreign.e2b import E2bEngine  # needs a library of its own
 
-    return await _foreign(E2bEngine(os.environ), snapshots)
+    return await _foreign(E2bEngine(os.environ))
 
 
-async def _agent_sandbox(snapshots: Path | None) -> Backend:
+async def _agent_sandbox(config: SandboxConfig) -> Backend:
     from ostinato.sandbox.foreign.agent_sandbox import AgentSandboxEngine  # needs a library of its own
 
-    return await _foreign(AgentSandboxEngine(os.environ), snapshots)
+    return await _foreign(AgentSandboxEngine(os.environ))
 
 
-async def _foreign(engine: ForeignEngine, snapshots: Path | None) -> Backend:
-    return ForeignBackend(engine, await choose_backend("auto"), snapshots)
+async def _foreign(engine: ForeignEngine) -> Backend:
+    return ForeignBackend(engine, await choose_backend("auto"))
+
+
+async def _containers(program: str, config: SandboxConfig) -> Backend:
+    _need_linux("containers")
+    _need_program(program)
+    from ostinato.sandbox.backends.container.backend import ContainerBackend
+
+    return await asyncio.to_thread(ContainerBackend, program, config)
 
 
 def _need_program(name: str) -> None:
@@ -111,16 +104,15 @@ KINDS = {
             advice="boot Linux 5.13 or later with `landlock` in its lsm= list",
         ),
         BackendKind(
-            name="gvisor",
-            make=_gvisor,
-            advice="install runsc and util-linux; on Debian 12 from the backports: "
-            "apt-get install -t bookworm-backports runsc",
+            name="podman",
+            make=partial(_containers, "podman"),
+            advice="install podman and runc, on Debian also uidmap for ordinary users; with `runtime` set to "
+            "`runsc` gVisor's package runsc too",
         ),
         BackendKind(
-            name="qemu",
-            make=_qemu,
-            advice="install QEMU 10 or later, e2fsprogs and util-linux; on Debian 12 from the backports: "
-            "apt-get install -t bookworm-backports qemu-system-x86; for the guest's kernel, " + KERNEL_ADVICE,
+            name="docker",
+            make=partial(_containers, "docker"),
+            advice="install Docker, start its daemon, and let your user talk to it",
         ),
         BackendKind(name="process", make=_process, advice="install a POSIX shell at /bin/sh"),
         BackendKind(name="e2b", make=_e2b, advice="pip install 'ostinato[e2b]', then " + settings.E2B),
@@ -140,28 +132,41 @@ _FALL_BACK_WARNINGS = {
 }
 
 
-async def choose_backend(want: str = "auto", snapshots: Path | None = None) -> Backend:
-    """Return a backend by its name; for `auto`, namespaces where they work, else the next best.
+async def choose_backend(want: SandboxConfig | str = "auto") -> Backend:
+    """Return a backend by its settings, or its name alone; for `auto`, namespaces, else the next best.
 
-    The reason for falling back is logged. `snapshots` is the directory for its snapshots, by default a
-    temporary one that ends with the backend. Raises SandboxError for a backend that does not work here,
+    The reason for falling back is logged. Raises SandboxError for a backend that does not work here,
     ValueError for an unknown name.
     """
-    if want != "auto" and want not in KINDS:
-        raise ValueError(f"no sandbox backend {want!r}: choose auto, {', '.join(KINDS)}")
-    if want != "auto":
-        return await probe(KINDS[want], snapshots)
+    config = SandboxConfig(backend=want) if isinstance(want, str) else want
+    egress = policy(config.egress)
+    backend = await _choose(config)
+    if egress is None:
+        return backend
+    try:
+        return LettingBackend(backend, egress)
+    except SandboxError:
+        await backend.aclose()
+        raise
+
+
+async def _choose(config: SandboxConfig) -> Backend:
+    name = config.backend
+    if name != "auto" and name not in KINDS:
+        raise ValueError(f"no sandbox backend {name!r}: choose auto, {', '.join(KINDS)}")
+    if name != "auto":
+        return await probe(KINDS[name], config)
     for name, warning in _FALL_BACK_WARNINGS.items():
         try:
-            return await probe(KINDS[name], snapshots)
+            return await probe(KINDS[name], config)
         except SandboxError as error:
             log.warning(warning, error)
-    return await probe(KINDS["process"], snapshots)
+    return await probe(KINDS["process"], config)
 
 
-async def probe(kind: BackendKind, snapshots: Path | None = None) -> Backend:
+async def probe(kind: BackendKind, config: SandboxConfig = DEFAULT) -> Backend:
     """Return a backend after it created a sandbox and ran a command in it; raises SandboxError."""
-    backend = await kind.make(snapshots)
+    backend = await kind.make(config)
     try:
         with tempfile.TemporaryDirectory() as repo:
             sandbox = await backend.create(Spec(repo=Path(repo)))

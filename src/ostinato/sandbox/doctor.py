@@ -1,8 +1,7 @@
 """`ostinato doctor`: tries every backend on this machine, and shows what works.
 
-Every line of its table comes from something that was run, never from a device node, a flag or a version:
-/dev/kvm, for one, may open on a machine where no guest comes up. Facts of other rooms about the machine, such
-as the data type of engines, stand below it.
+Every line of its table comes from something that was run, never from a device node, a flag or a version.
+Facts of other rooms about the machine, such as the data type of engines, stand below it.
 """
 
 import argparse
@@ -19,10 +18,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from ostinato.sandbox.backends.vm.qemu import kvm
 from ostinato.sandbox.base import SandboxError
 from ostinato.sandbox.choose import KINDS, BackendKind, probe
-from ostinato.sandbox.egress import authority, transparent
 from ostinato.sandbox.linux import cgroup, landlock
 
 DONE, FAILED = 0, 1
@@ -85,13 +82,7 @@ async def examine(kinds: Mapping[str, BackendKind] = KINDS) -> list[Finding]:
         await _timed(name, asyncio.to_thread(attempt), advice)
         for name, attempt, advice in (
             ("landlock rules", _try_landlock, "boot Linux 5.13 or later with `landlock` in its lsm= list"),
-            ("transparent egress", _try_gate, transparent.ADVICE),
             ("cgroups", _try_cgroups, "run as root, or let systemd delegate memory to your user"),
-            (
-                "kvm",
-                _try_kvm,
-                "none is needed: gvisor and qemu work without; on a cloud machine ask for nesting",
-            ),
         )
     ]
     return findings
@@ -118,11 +109,9 @@ async def _try_backend(kind: BackendKind) -> tuple[str, tuple[str, ...]]:
     await backend.aclose()
     gives = [
         "a boundary" if can.boundary else "no boundary",
-        *(f"{snapshot} snapshots" for snapshot in sorted(can.snapshots)),
-        *([f"{can.fork} forks"] if can.fork else []),
-        *(["pause"] if can.pause else []),
+        *(["forks"] if can.fork else []),
         *([f"limits by {', '.join(sorted(can.limits))}"] if can.limits else []),
-        *([f"egress by {', '.join(sorted(can.egress))}"] if can.egress else []),
+        *(["egress by a proxy"] if can.egress else []),
     ]
     return f"{can.isolation}: {', '.join(gives)}", can.lost
 
@@ -132,25 +121,12 @@ def _try_landlock() -> tuple[str, tuple[str, ...]]:
     return f"ABI {version}: a file outside the rules could not be read", landlock.missing(version)
 
 
-def _try_gate() -> tuple[str, tuple[str, ...]]:
-    if reason := transparent.missing():
-        raise SandboxError(reason)
-    detail = "a connection to anywhere was redirected to a proxy, and nothing else left"
-    return detail, () if authority.available() else (authority.NEEDED,)
-
-
 def _try_cgroups() -> tuple[str, tuple[str, ...]]:
     usable = cgroup.usable()
     if usable is None:
         raise SandboxError("no cgroup can be made: the memory of each process is bounded, not their sum")
     version, parent = usable
     return f"version {version}: a group in {parent} was made and bounded", ()
-
-
-def _try_kvm() -> tuple[str, tuple[str, ...]]:
-    if not kvm.kvm_runs():
-        raise SandboxError("a loop in a guest's kernel did not end in time: no KVM, or one that interprets")
-    return "a guest's kernel runs at the processor's speed", ()
 
 
 def _show(findings: list[Finding], others: Mapping[str, str]) -> None:

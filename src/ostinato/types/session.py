@@ -83,6 +83,8 @@ class SignalKind(StrEnum):
     BEYOND = "beyond"
     """The number of lines that the session changed beyond what the task needs; recorded only where the task
     has a reference solution."""
+    NETWORK_REFUSED = "network_refused"
+    """The number of connections that the session's sandbox was refused; recorded only where there was one."""
     COMMENT = "comment"  # the value is free text
     DEMONSTRATION = "demonstration"  # the value is the edited final text
     TOOL_DECISION = "tool_decision"  # a person was asked for permission; 1.0 when they allowed the call

@@ -26,6 +26,7 @@ from ostinato.rollout.reconciler import Reconciler, Training
 from ostinato.rollout.sampling import SlotWork
 from ostinato.sandbox import Backend, Unsupported
 from ostinato.sandbox.backends.process.backend import ProcessBackend
+from ostinato.sandbox.config import SandboxConfig
 from ostinato.sandbox.exam.verifier import Verifier
 from ostinato.store import Store
 from ostinato.store.accounts import hash_key
@@ -194,8 +195,8 @@ def test_what_cannot_be_run_is_refused_at_the_start(tmp_path: Path) -> None:
             check_run(RunConfig(practice=PracticeConfig(outside=config)))
     good = outside(tmp_path / "b")
     check_run(RunConfig(practice=PracticeConfig(outside=good)))
-    with pytest.raises(ConfigError, match=r"practice\.outside needs the sandbox ns"):
-        check_run(RunConfig(sandbox="process", practice=PracticeConfig(outside=good)))
+    with pytest.raises(ConfigError, match=r"practice\.outside needs sandbox\.backend ns"):
+        check_run(RunConfig(sandbox=SandboxConfig(backend="process"), practice=PracticeConfig(outside=good)))
     with pytest.raises(ValueError, match="cannot be forked"):
         PracticeConfig(branches=2, outside=good)
     with pytest.raises(Unsupported, match="use ns"):

@@ -36,7 +36,8 @@ from ostinato.types import Ending
 
 pytestmark = pytest.mark.slow
 PRACTICE = """
-sandbox = "process"
+[sandbox]
+backend = "process"
 [engine]
 slots = 24
 context = 512

@@ -7,12 +7,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.sandbox.conftest import MACHINES, closed_at_the_end, opened
+from tests.sandbox.conftest import closed_at_the_end, opened
 
 from ostinato.sandbox import Backend
 from ostinato.sandbox.backends.namespaces.backend import NsBackend
-from ostinato.sandbox.backends.vm.gvisor.backend import GvisorBackend
-from ostinato.sandbox.backends.vm.qemu.backend import QemuBackend
 from ostinato.sandbox.base import Egress
 from ostinato.sandbox.egress.proxy import Proxy
 
@@ -80,10 +78,6 @@ async def proxying(place: Path, policy: Egress) -> AsyncIterator[Bench]:
         await proxy.aclose()
 
 
-LETTING = {"ns": NsBackend, "gvisor": GvisorBackend, "qemu": QemuBackend}
-"""Backends with egress, by name."""
-
-
 @pytest.fixture(scope="session")
 def resolving() -> Iterator[dict[str, Backend]]:
     """Return the backends with the names of these tests."""
@@ -91,18 +85,11 @@ def resolving() -> Iterator[dict[str, Backend]]:
         yield found
 
 
-@pytest.fixture(
-    params=[pytest.param(name, marks=[pytest.mark.machines] * (name in MACHINES)) for name in LETTING]
-)
-def backend(
-    request: pytest.FixtureRequest, backends: dict[str, Backend], resolving: dict[str, Backend]
-) -> Backend:
-    """Return a backend that works on this machine."""
-    name: str = request.param
-    opened(name, backends)
-    if name not in resolving:
-        resolving[name] = LETTING[name](resolve=resolve)
-    return resolving[name]
+@pytest.fixture
+def backend(backends: dict[str, Backend], resolving: dict[str, Backend]) -> Backend:
+    """Return the backend with egress, if it works on this machine."""
+    opened("ns", backends)
+    return resolving.setdefault("ns", NsBackend(resolve=resolve))
 
 
 @pytest.fixture

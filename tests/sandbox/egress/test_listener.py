@@ -1,4 +1,4 @@
-"""The proxy as programs in a sandbox see it, on every backend that has one.
+"""The proxy as programs in a sandbox see it.
 
 Covers sandbox/egress/route.py and sandbox/egress/meter.py as well.
 """
@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 from tests.sandbox.egress.conftest import serving
-from tests.sandbox.egress.redirection import Internet, internet, python, refused, wheel
+from tests.sandbox.egress.internet import Internet, internet, python, refused, wheel
 
-from ostinato.sandbox import Backend, Limits, Mount, Sandbox, SandboxError, SnapshotKind, Spec
+from ostinato.sandbox import Backend, Limits, Mount, Sandbox, SandboxError, Spec
 from ostinato.sandbox.backends.agent_sandbox import AgentSandbox
 from ostinato.sandbox.base import Egress
 from ostinato.sandbox.egress.proxy_connection import ConnectionRecord
@@ -31,12 +31,6 @@ while part := s.recv(65536): data += part
 print(data.decode())
 """
 URLLIB = "import urllib.request as u; r = u.urlopen('{}', timeout=60); print(r.read().decode(), r.headers)"
-WITH_KEY = """
-import urllib.request as u
-asked = u.Request("https://good.test:{port}/y", headers={{"Authorization": "key", "X-Other": "kept"}})
-answer = u.urlopen(asked, timeout=60)
-print(answer.read().decode(), answer.headers)
-"""
 
 
 @dataclass(kw_only=True)
@@ -158,112 +152,6 @@ async def test_a_fork_has_a_proxy_of_its_own(sandboxes: ProxiedSandboxes) -> Non
     assert sandbox.connections == []
 
 
-@pytest.mark.parametrize("kind", SnapshotKind)
-async def test_a_restored_sandbox_has_the_policy_of_its_spec(
-    sandboxes: ProxiedSandboxes, kind: SnapshotKind
-) -> None:
-    """The policy at the time of the snapshot does not matter."""
-    if kind not in sandboxes.backend.capabilities.snapshots:
-        pytest.skip(f"{sandboxes.backend.name} takes no {kind} snapshots")
-    async with serving(hello) as port, serving(hello) as other:
-        sandbox = await sandboxes.open(f"good.test:{port}")
-        snapshot = await sandbox.snapshot(kind)
-        spec = sandboxes.spec(f"good.test:{other}")
-        restored = sandboxes.keep(await sandboxes.backend.restore(snapshot, spec))
-        assert "hello" in await ask(restored, f"good.test:{other}")
-        assert "not allowed" in await ask(restored, f"good.test:{port}")
-        without = sandboxes.keep(
-            await sandboxes.backend.restore(snapshot, Spec(repo=sandboxes.repo, limits=LIMITS))
-        )
-        assert "refused" in await ask(without, f"good.test:{port}")
-        assert "PROXY" not in (await without.exec("env | tr a-z A-Z")).output
-        again = await without.snapshot(kind)
-        reopened = sandboxes.keep(await sandboxes.backend.restore(again, spec))
-        assert "hello" in await ask(reopened, f"good.test:{other}")
-        for each in (snapshot, again):
-            await sandboxes.backend.remove(each)
-
-
-WAIT = """
-import socket, sys
-s = socket.create_connection(("127.0.0.1", 3128), 60)
-s.sendall(b"CONNECT good.test:%d HTTP/1.1\\r\\n\\r\\n" % int(sys.argv[1]))
-f = s.makefile("rb")
-while f.readline().strip(): pass
-s.sendall(b"begin\\n")
-open("began", "wb").write(f.readline())
-try: end = f.readline()
-except OSError as error: end = type(error).__name__.encode()
-open("ended", "wb").write(end or b"nothing")
-"""
-
-
-async def written(sandbox: Sandbox, name: str) -> bytes:
-    async with asyncio.timeout(60):
-        while True:
-            try:
-                if data := await sandbox.read(name):
-                    return data
-            except FileNotFoundError:
-                await asyncio.sleep(0.05)
-
-
-async def test_open_connections_break_in_a_copy_and_go_on_in_the_original(
-    sandboxes: ProxiedSandboxes,
-) -> None:
-    if sandboxes.backend.capabilities.fork is not SnapshotKind.FULL:
-        pytest.skip("no program goes on in its forks")
-    lines, more = list[bytes](), asyncio.Event()
-
-    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        lines.append(await reader.readline())
-        writer.write(b"first\n")
-        await more.wait()
-        writer.write(b"second\n")
-        await writer.drain()
-        lines.append(await reader.read())
-        writer.close()
-
-    (sandboxes.repo / "wait.py").write_text(WAIT)
-    async with serving(slow) as port:
-        sandbox = await sandboxes.open(f"good.test:{port}")
-        process = await sandbox.start(f"python wait.py {port}")
-        assert await written(sandbox, "began") == b"first\n"
-        fork = sandboxes.keep((await sandbox.fork())[0])
-        assert await written(fork, "ended") == b"ConnectionResetError"
-        more.set()
-        assert (await process.wait()).exit_code == 0
-        assert await sandbox.read("ended") == b"second\n"
-        assert (await record_of(sandbox, lambda _: True)).refused is None
-    assert lines == [b"begin\n", b""]
-    assert fork.connections == []
-
-
-async def test_a_pause_loses_nothing(sandboxes: ProxiedSandboxes) -> None:
-    begun, page = asyncio.Event(), bytes(range(256)) * 4000
-
-    async def halves(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(page))
-        writer.write(page[: len(page) // 2])
-        await writer.drain()
-        begun.set()
-        writer.write(page[len(page) // 2 :])
-        await writer.drain()
-        writer.close()
-
-    code = "import urllib.request as u; open('page', 'wb').write(u.urlopen('{}', timeout=60).read())"
-    async with serving(halves) as port:
-        sandbox = await sandboxes.open(f"good.test:{port}")
-        await sandbox.write("code.py", code.format(f"http://good.test:{port}/").encode())
-        process = await sandbox.start("python code.py")
-        await begun.wait()
-        await sandbox.pause()
-        await sandbox.resume()
-        assert (await process.wait()).exit_code == 0
-        assert await sandbox.read("page") == page
-
-
 async def test_a_large_body_in_either_direction(sandboxes: ProxiedSandboxes) -> None:
     """A slow reader holds it back, and it arrives complete."""
     got = 0
@@ -345,38 +233,11 @@ async def test_a_tunnel_is_not_decrypted_and_real_certificates_are_trusted(
     assert internet.greeted == ["good.test"]
 
 
-async def test_inspected_connections_lose_headers_in_both_directions(
-    sandboxes: ProxiedSandboxes, internet: Internet
-) -> None:
-    async with internet.serving() as port:
-        host = f"good.test:{port}"
-        sandbox = await sandboxes.open(host, inspect=(host,))
-        output = await python(sandbox, WITH_KEY.format(port=port))
-    assert "hello" in output and "Cookie" not in output
-    (head,) = internet.heads
-    assert "X-Other: kept" in head and "key" not in head and f"Host: {host}" in head
-
-
-async def test_each_copy_has_an_authority_of_its_own(sandboxes: ProxiedSandboxes, internet: Internet) -> None:
-    async with internet.serving() as port:
-        host = f"good.test:{port}"
-        first = await sandboxes.open(host, inspect=(host,))
-        second = await sandboxes.open(host, inspect=(host,))  # maybe of the same template
-        fork = sandboxes.keep((await first.fork())[0])
-        roots = [(await each.exec("head -8 $SSL_CERT_FILE")).output for each in (first, second, fork)]
-        assert all("BEGIN CERTIFICATE" in root for root in roots) and len(set(roots)) == 3
-        for each in (second, fork):
-            assert "hello" in await python(each, URLLIB.format(f"https://{host}/"))
-
-
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
-@pytest.mark.parametrize("inspected", [False, True])
-async def test_curl_needs_no_settings(
-    sandboxes: ProxiedSandboxes, internet: Internet, inspected: bool
-) -> None:
+async def test_curl_needs_no_settings(sandboxes: ProxiedSandboxes, internet: Internet) -> None:
     async with internet.serving() as port:
         host = f"good.test:{port}"
-        sandbox = await sandboxes.open(host, inspect=(host,) * inspected)
+        sandbox = await sandboxes.open(host)
         assert (await sandbox.exec(f"curl -sS https://{host}/")).output == "hello"
         output = (await sandbox.exec(f"env -i https_proxy=$https_proxy curl -sS https://{host}/")).output
         assert output == "hello"
@@ -387,7 +248,7 @@ async def test_git_reaches_a_server(sandboxes: ProxiedSandboxes, internet: Inter
     internet.pages["/repo.git/info/refs"] = b"a" * 40 + b"\trefs/heads/main\n"
     async with internet.serving() as port:
         host = f"good.test:{port}"
-        sandbox = await sandboxes.open(host, inspect=(host,))
+        sandbox = await sandboxes.open(host)
         result = await sandbox.exec(f"git ls-remote https://{host}/repo.git")
     assert "refs/heads/main" in result.output, result.output
 
@@ -398,7 +259,7 @@ async def test_pip_installs_from_an_index(sandboxes: ProxiedSandboxes, internet:
     internet.pages |= {"/simple/thing/": f'<a href="/{name}">{name}</a>'.encode(), f"/{name}": wheel()}
     async with internet.serving() as port:
         host = f"good.test:{port}"
-        sandbox = await sandboxes.open(host, inspect=(host,))
+        sandbox = await sandboxes.open(host)
         command = f"python -m pip install --no-deps --target . --index-url https://{host}/simple thing"
         result = await sandbox.exec(f"{command} && python -c 'import thing; print(thing.x)'")
     assert result.output.endswith("7\n"), result.output

@@ -23,7 +23,6 @@ from ostinato.sandbox import (
     Limits,
     Sandbox,
     SandboxError,
-    Snapshot,
     Spec,
 )
 from ostinato.sandbox.backends.namespaces.backend import NsBackend
@@ -257,12 +256,6 @@ class Broken:
 
     async def create(self, spec: Spec) -> Sandbox:
         raise SandboxError(f"no sandbox for {spec}")
-
-    async def restore(self, snapshot: Snapshot, spec: Spec) -> Sandbox:
-        raise SandboxError(f"no sandbox of {snapshot} for {spec}")
-
-    async def remove(self, snapshot: Snapshot) -> None:
-        raise SandboxError(f"no snapshot {snapshot}")
 
     async def examine(self, exam: Exam) -> list[dict[str, str]]:
         raise SandboxError(f"no exam of {exam.repo}")

@@ -61,13 +61,6 @@ def test_frames_come_out_as_they_went_in(these: list[frames.Frame], cut: int) ->
     assert read(frames.FrameReader(), data, cut) == these
 
 
-@given(sent, st.binary(max_size=40).filter(lambda noise: frames.MAGIC not in noise), st.integers(1, 40))
-def test_noise_before_a_frame_is_skipped(these: list[frames.Frame], noise: bytes, cut: int) -> None:
-    noise = noise.rstrip(b"\0ost")  # its end must not be the beginning of a frame
-    data = noise + b"".join(frames.pack(*each) for each in these)
-    assert read(frames.FrameReader(seek=True), data, cut) == these
-
-
 def test_nonsense_is_an_error() -> None:
     reader = frames.FrameReader()
     reader.feed(b"login: \r\n" * 3)

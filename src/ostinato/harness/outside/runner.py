@@ -8,13 +8,14 @@ import shlex
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
 
 from ostinato.harness.client import GatewayClient, GatewayRefused, GatewayUnavailable
 from ostinato.harness.conversation import Outcome
-from ostinato.harness.episode import Episode, Left, Sampled, changes_left, failed, verified
+from ostinato.harness.episode import Episode, Left, Sampled, changes_left, failed, refused, verified
 from ostinato.harness.outside import relay
 from ostinato.harness.outside.config import OutsideConfig
 from ostinato.harness.outside.door import SOCKET, ModelDoor
@@ -87,11 +88,11 @@ class OutsideRunner:
                 max_turns=self._config.max_turns,
             )
             try:
-                result, left = await self._work(task, door)
+                result, left, unmet = await self._work(task, door)
             except SandboxError as error:
                 return Sampled(trunk=None, ended=((failed(session_id, error), {}),))
             outcome = await self._ended(self._outcome(session_id, door, result), http)
-        return Sampled(trunk=None, ended=((outcome, left),))
+        return Sampled(trunk=None, ended=((replace(outcome, refused=unmet), left),))
 
     def _headers(self, session_id: str, task: Task, source: Source) -> dict[str, str]:
         return {
@@ -102,8 +103,11 @@ class OutsideRunner:
             "X-Harness-Hash": self.harness,
         }
 
-    async def _work(self, task: Task, door: ModelDoor) -> tuple[ExecResult, Left]:
-        """Let the harness work in a fresh sandbox; return how it ended and the files that it changed."""
+    async def _work(self, task: Task, door: ModelDoor) -> tuple[ExecResult, Left, int]:
+        """Let the harness work in a fresh sandbox.
+
+        Returns how it ended, the files that it changed and the number of connections that it was refused.
+        """
         config = self._config
         limits = Limits(
             memory_mb=_ADDRESS_SPACE_MB,
@@ -132,9 +136,10 @@ class OutsideRunner:
                 try:
                     words = (sys.executable, "-I", "-c", _RELAY, json.dumps(order))
                     result = await sandbox.exec(shlex.join(words), timeout_s=config.wall_s)
-                    return result, await changes_left(sandbox)
+                    left = await changes_left(sandbox)
                 finally:
                     await sandbox.destroy()
+                return result, left, refused(sandbox)
 
     def _outcome(self, session_id: str, door: ModelDoor, result: ExecResult) -> Outcome:
         """Return how the session ended, as far as it can be seen from outside."""

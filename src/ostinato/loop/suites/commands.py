@@ -16,6 +16,7 @@ from ostinato.loop.suites.judge import named, open_judge
 from ostinato.loop.suites.judge import register as register_judge
 from ostinato.loop.suites.refresh import register as register_refresh
 from ostinato.mining.commands import register_sessions
+from ostinato.sandbox.config import SandboxConfig
 
 if TYPE_CHECKING:
     from ostinato.bench.axes import PassResult
@@ -45,7 +46,7 @@ class BenchOrder:
     """(address, name of the model) of each endpoint."""
     store: Path = Path("runs/bench.db")
     """The record of the passes, where no version of a run is among the sides."""
-    sandbox: str = "auto"
+    sandbox: SandboxConfig = SandboxConfig()  # noqa: RUF009 - it is frozen
     harness: "HarnessConfig | None" = None
     """The limits of sessions with an endpoint; None where there is none."""
     key: str = ""
@@ -108,6 +109,12 @@ def _add_run(group: Any) -> None:
     url.add_argument("--max-context", type=int, default=32768, help="tokens of prompt and completion")
     url.add_argument("--command-timeout", type=float, default=120.0, help="seconds of one command")
     url.add_argument("--sandbox", default="auto", help="where the sessions run")
+    url.add_argument(
+        "--egress",
+        default="none",
+        metavar="WHAT",
+        help="hosts that they may reach: none, registries, or a policy file",
+    )
     run.add_argument("--store", type=Path, default=Path("runs/bench.db"), help="record, without --versions")
     run.add_argument(
         "--out", type=Path, default=None, help="folder for report.json, report.html and plot.png"
@@ -148,7 +155,7 @@ def _run(options: argparse.Namespace) -> int:
         versions=tuple(options.versions),
         urls=tuple(urls),
         store=options.store,
-        sandbox=options.sandbox,
+        sandbox=SandboxConfig(backend=options.sandbox, egress=options.egress),
         harness=HarnessConfig(
             profile=options.profile,
             temperature=options.temperature,

@@ -21,11 +21,14 @@ from ostinato.sandbox.base import (
 )
 from ostinato.sandbox.egress.proxy_connection import ConnectionRecord
 from ostinato.sandbox.egress.route import Route
+from ostinato.sandbox.files.layer import MAX_RECORD
 from ostinato.sandbox.protocol import frames
 from ostinato.sandbox.protocol.connection import AgentConnection, Response
 from ostinato.sandbox.protocol.frames import FrameError
 from ostinato.sandbox.protocol.stream import OutputStream, follow
 
+_MORE = 64 * 2**20
+"""The bytes that a layer may have beside twice what may be written: for names, modes, and deletions."""
 GRACE_S = 10.0
 """The seconds that an agent may take beyond a command's time limit, for example on a busy machine."""
 
@@ -129,7 +132,7 @@ def _number(header: Mapping[str, Any], name: str) -> float:
 
 
 class AgentSandbox:
-    """All that needs nothing but the agent; backends add snapshots, forks and the sandbox's end."""
+    """All that needs nothing but the agent; backends add forks and the sandbox's end."""
 
     def __init__(
         self, connection: AgentConnection, spec: Spec, root: str, route: Route | None = None
@@ -190,7 +193,7 @@ class AgentSandbox:
 
     def _check_running(self) -> None:
         if self._paused:
-            raise SandboxError(f"sandbox {self.id} is paused: resume it first")
+            raise SandboxError(f"sandbox {self.id} is being forked: wait for its forks")
 
     async def _ask(
         self, op: str, body: bytes = b"", *, max_body: int = frames.SMALL, **request: object
@@ -216,19 +219,34 @@ class AgentSandbox:
         most = (self._limits.disk_mb << 20) + frames.MAX_NAMES
         return frames.unpack_files((await self._ask("changes", max_body=most))[1])
 
-    async def pause(self) -> None:
-        if self._paused:
-            return
+    async def pack(self, file: int) -> None:
+        """Write the layer of the sandbox to `file`, while its processes and the clocks of requests stand."""
+        failed, size = list[OSError](), 0
+        most = 2 * (self._limits.disk_mb << 20) + _MORE
+
+        def write(_: Mapping[str, Any], body: bytes) -> None:
+            nonlocal size
+            size += len(body)
+            if size > most:
+                raise FrameError(f"a layer of more than {most} bytes: files with holes count whole")
+            try:
+                frames.write_all(file, body)
+            except OSError as error:
+                failed.append(error)
+
         await self._ask("pause")
         self._connection.pause()
         self._paused = True
-
-    async def resume(self) -> None:
-        if not self._paused:
-            return
-        await self._connection.request({"op": "resume"}, within_s=self._within_s)
-        self._connection.resume()
-        self._paused = False
+        try:
+            await self._connection.request_events(
+                {"op": "pack"}, write, within_s=self._within_s, max_event=MAX_RECORD + frames.CHUNK
+            )
+        finally:
+            await self._connection.request({"op": "resume"}, within_s=self._within_s)
+            self._connection.resume()
+            self._paused = False
+        if failed:
+            raise SandboxError(f"the files could not be written: {failed[0]}") from failed[0]
 
     async def usage(self) -> Usage:
         header, _ = await self._connection.request({"op": "usage"}, within_s=self._within_s)
@@ -244,6 +262,11 @@ class AgentSandbox:
     def connections(self) -> list[ConnectionRecord]:
         """The latest thousand attempts to reach the network that have ended."""
         return [] if self._route is None else list(self._route.proxy.connections)
+
+    @property
+    def refusals(self) -> Mapping[str, int]:
+        """The number of connections that were refused or cut, by host and port; complete once destroyed."""
+        return {} if self._route is None else self._route.proxy.refusals
 
     async def destroy(self) -> None:
         if self._route is not None:

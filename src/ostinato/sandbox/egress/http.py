@@ -117,9 +117,7 @@ def origin(head: Head, host: str, port: int) -> str:
     return head.start[1]
 
 
-def request_for(
-    head: Head, host: str, port: int, path: str, strip: Collection[str], *, usual_port: int = 80
-) -> bytes:
+def request_for(head: Head, host: str, port: int, path: str, strip: Collection[str]) -> bytes:
     """Return the head to send on: our own `Host`, one request a connection, no header of `strip`.
 
     Raises PolicyRefusal when the end of the body is in doubt.
@@ -127,7 +125,7 @@ def request_for(
     body_length(head)  # checked first, because half a request cannot be taken back
     name = f"[{host}]" if ":" in host else host
     headers = [
-        ("Host", name if port == usual_port else f"{name}:{port}"),
+        ("Host", name if port == 80 else f"{name}:{port}"),
         *_passed_on(head, {*strip, "host"}),
     ]
     return _write((head.start[0], path, "HTTP/1.1"), [*headers, ("Connection", "close")])

@@ -36,27 +36,17 @@ def open_listener(channel: int) -> None:
 
 
 def take(channel: socket.socket) -> socket.socket:
-    """Return the listening socket; see `receive_sockets`."""
-    return receive_sockets(channel, 1)[0]
+    """Return the socket that a sandbox sent before it was ready. Raises SandboxError if there is none.
 
-
-def receive_sockets(channel: socket.socket, count: int) -> list[socket.socket]:
-    """Return the sockets that a sandbox sent before it was ready. Raises SandboxError if there are none.
-
-    The last ones count: a child that died with the order may have sent its own before.
+    The last one counts: a child that died with the order may have sent its own before.
     """
     channel.setblocking(False)
-    sockets: list[socket.socket] = []
+    listener: socket.socket | None = None
     with suppress(BlockingIOError):
-        while (message := socket.recv_fds(channel, 1, count))[0]:
-            _close(sockets)
-            sockets = [socket.socket(fileno=file) for file in message[1]]
-    if len(sockets) != count:
-        _close(sockets)
+        while (message := socket.recv_fds(channel, 1, 1))[0]:
+            if listener is not None:
+                listener.close()
+            listener = socket.socket(fileno=message[1][0])
+    if listener is None:
         raise SandboxError("the sandbox opened no way out: create another")
-    return sockets
-
-
-def _close(sockets: list[socket.socket]) -> None:
-    for each in sockets:
-        each.close()
+    return listener

@@ -40,17 +40,8 @@ class Rules:
 
     def __init__(self, policy: Egress, resolve: Resolve | None = None) -> None:
         self._rules = tuple(_rule(entry) for entry in policy.allow)
-        self._inspected = tuple(_rule(entry) for entry in policy.inspect)
         self._networks = tuple(_network(entry) for entry in policy.networks)
         self._resolve = resolve or _system_resolve
-
-    def has_rule_for(self, host: str) -> bool:
-        """Return True if there is a rule for a host, at any port."""
-        return any(rule.covers(host, rule.port) for rule in self._rules)
-
-    def inspects(self, host: str, port: int) -> bool:
-        """Return True if connections to a host are to be inspected."""
-        return any(rule.covers(host, port) for rule in self._inspected)
 
     async def route(self, host: str, port: int) -> str:
         """Return the address to connect to for `host`. Raises PolicyRefusal."""

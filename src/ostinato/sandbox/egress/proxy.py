@@ -4,25 +4,23 @@ import asyncio
 import logging
 import socket
 import time
-from collections import deque
+from collections import Counter, deque
 
 from ostinato.sandbox.base import Egress
 from ostinato.sandbox.egress import http
-from ostinato.sandbox.egress.authority import Authority
 from ostinato.sandbox.egress.meter import Meter
 from ostinato.sandbox.egress.policy import Resolve, Rules
 from ostinato.sandbox.egress.proxy_connection import ConnectionRecord, ProxyConnection, ProxySettings
-from ostinato.sandbox.egress.redirected import NameServer, RedirectedConnection
-from ostinato.sandbox.egress.resolver import DNS_PORT, SandboxNames
 from ostinato.sandbox.egress.streams import Stream, close
 
 log = logging.getLogger(__name__)
+ENDED = "the sandbox ended"
 MOST_RECORDS = 1000
 """Records in memory; the log has all."""
 
 
 class Proxy:
-    """The proxy of one sandbox: `serve` a listening socket or `accept` connections, and `aclose` at the end.
+    """The proxy of one sandbox: `serve` a listening socket, and `aclose` at the end.
 
     Raises SandboxError for a policy that cannot be read.
     """
@@ -30,18 +28,13 @@ class Proxy:
     def __init__(self, policy: Egress, sandbox: str, resolve: Resolve | None = None) -> None:
         self._policy = policy
         self._sandbox = sandbox
-        self.authority = Authority(sandbox) if policy.inspect else None
-        """The authority whose certificates stand for the inspected hosts."""
-        rules = Rules(policy, resolve)
-        self._settings = ProxySettings(
-            policy=policy, rules=rules, meter=Meter(policy), authority=self.authority
-        )
-        self._names = SandboxNames(rules.has_rule_for, self._note_name)
-        self._name_server: asyncio.DatagramTransport | None = None
+        self._settings = ProxySettings(policy=policy, rules=Rules(policy, resolve), meter=Meter(policy))
         self._servers: list[asyncio.Server] = []
         self._running: set[asyncio.Task[None]] = set()
         self.connections: deque[ConnectionRecord] = deque(maxlen=MOST_RECORDS)
         """The latest records, oldest first; each is added when its connection has ended."""
+        self.refusals: Counter[str] = Counter()
+        """The number of connections that were refused or cut, by host and port."""
 
     async def serve(self, listener: socket.socket) -> None:
         """Serve a listening stream socket, TCP or Unix, of any network namespace."""
@@ -51,27 +44,10 @@ class Proxy:
             server = await asyncio.start_server(self._accept, sock=listener, limit=http.MAX_HEAD)
         self._servers.append(server)
 
-    def accept(self) -> asyncio.Protocol:
-        """Return the protocol that serves one connection over any transport."""
-        reader = asyncio.StreamReader(limit=http.MAX_HEAD)
-        return asyncio.StreamReaderProtocol(reader, self._accept)
-
-    async def serve_redirected(self, listener: socket.socket, names: socket.socket) -> None:
-        """Serve redirected connections and DNS queries (see `transparent`)."""
-        loop = asyncio.get_running_loop()
-        self._servers.append(
-            await asyncio.start_server(self._accept_redirected, sock=listener, limit=http.MAX_HEAD)
-        )
-        self._name_server, _ = await loop.create_datagram_endpoint(
-            lambda: NameServer(self._names), sock=names
-        )
-
     async def aclose(self) -> None:
         """Stop listening and cut open connections."""
         for server in self._servers:
             server.close()
-        if self._name_server is not None:
-            self._name_server.close()
         running = tuple(self._running)
         for task in running:
             task.cancel()
@@ -80,10 +56,6 @@ class Proxy:
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         record, inside = self._new_record(), Stream(reader=reader, writer=writer)
         await self._serve(ProxyConnection(record, inside, self._settings), record, writer)
-
-    async def _accept_redirected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        record, inside = self._new_record(), Stream(reader=reader, writer=writer)
-        await self._serve(RedirectedConnection(record, inside, self._settings, self._names), record, writer)
 
     def _new_record(self) -> ConnectionRecord:
         return ConnectionRecord(sandbox=self._sandbox, began=time.time())
@@ -98,7 +70,7 @@ class Proxy:
         try:
             await self._run_or_refuse(connection)
         except asyncio.CancelledError:
-            record.refused = "the sandbox ended"  # not raised: no code awaits the task of a connection
+            record.refused = record.refused or ENDED  # not raised: no code awaits the task of a connection
         finally:
             self._running.discard(task)
             record.seconds = time.monotonic() - start
@@ -112,13 +84,9 @@ class Proxy:
         else:
             await connection.run()
 
-    def _note_name(self, name: str) -> None:
-        record = self._new_record()
-        record.method, record.host, record.port = "DNS", name[:253], DNS_PORT
-        record.refused = "there is no rule for this name: add it to the policy's `allow`"
-        self._note(record)
-
     def _note(self, record: ConnectionRecord) -> None:
         if record.method:  # else it was closed before a request
+            if record.refused is not None and record.refused != ENDED:
+                self.refusals[f"{record.host}:{record.port}" if record.host else "no host"] += 1
             self.connections.append(record)
             log.info("egress %s", record)

@@ -8,7 +8,6 @@ from functools import partial
 
 from ostinato.sandbox.base import Egress
 from ostinato.sandbox.egress import http, tls_hello
-from ostinato.sandbox.egress.authority import Authority
 from ostinato.sandbox.egress.meter import PIECE, Meter
 from ostinato.sandbox.egress.policy import PolicyRefusal, Rules, split_target
 from ostinato.sandbox.egress.streams import LINGER_S, Stream, close, replay
@@ -52,8 +51,6 @@ class ProxySettings:
     policy: Egress
     rules: Rules
     meter: Meter
-    authority: Authority | None
-    """None when nothing is inspected."""
 
 
 class ProxyConnection:
@@ -65,7 +62,6 @@ class ProxyConnection:
         self._policy = settings.policy
         self._rules = settings.rules
         self._meter = settings.meter
-        self._authority = settings.authority
         self._resources = AsyncExitStack()
         self._responding = False
         """True while the program does not expect a status line, so that an error cannot be sent."""
@@ -107,10 +103,6 @@ class ProxyConnection:
     async def _pass(self) -> None:
         head = await self._read_request()
         path = self._read_target(head)
-        if path is None and self._rules.inspects(self._record.host, self._record.port):
-            self._establish()
-            await self._inspect()
-            return
         outside = await self._connect()
         if path is not None:
             await self._forward(head, path, outside)
@@ -133,9 +125,8 @@ class ProxyConnection:
         self._record.host, self._record.port, path = http.target(head)
         return path
 
-    async def _connect(self, *, secure: bool = False) -> Stream:
-        """Connect to the requested host, with TLS of our own if `secure`. Closed when the connection ends."""
-        authority = self._authority if secure else None
+    async def _connect(self) -> Stream:
+        """Connect to the requested host; closed when the connection ends."""
         self._meter.check()
         async with asyncio.timeout(CONNECT_S):
             self._record.address = await self._rules.route(self._record.host, self._record.port)
@@ -143,8 +134,6 @@ class ProxyConnection:
                 self._record.address,
                 self._record.port,
                 limit=http.MAX_HEAD,
-                ssl=authority.outside if authority else None,
-                server_hostname=self._record.host if authority else None,
             )
         self._resources.push_async_callback(close, writer)
         return Stream(reader=reader, writer=writer)
@@ -153,21 +142,9 @@ class ProxyConnection:
         self._inside.writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
         self._responding = True
 
-    async def _inspect(self) -> None:
-        """Read the connection as HTTP, inside TLS if it begins with that; refuse anything else."""
-        record = self._record
-        start = await self._read_greeting()
-        tls_hello.check_name(start, record.host)
-        secure = tls_hello.begins(start)
-        await self._replay(start, secure=secure)
-        head = await self._read_request()
-        path = http.origin(head, record.host, record.port)
-        await self._forward(head, path, await self._connect(secure=secure), usual_port=443 if secure else 80)
-
-    async def _replay(self, start: bytes, *, secure: bool) -> None:
+    async def _replay(self, start: bytes) -> None:
         """Put back the bytes that have been read; from here on the program can be sent an error."""
-        context = self._authority.inside(self._record.host) if secure and self._authority else None
-        self._inside = await self._resources.enter_async_context(replay(self._inside, start, context))
+        self._inside = await self._resources.enter_async_context(replay(self._inside, start))
         self._responding = False
 
     async def _pass_on(self, outside: Stream) -> None:
@@ -177,7 +154,7 @@ class ProxyConnection:
             await self._send(self._inside.writer, down, up=False)
             await self._both_ways(outside, up)
             return
-        await self._replay(up, secure=False)
+        await self._replay(up)
         head = await self._read_request()
         await self._forward(head, http.origin(head, self._record.host, self._record.port), outside)
 
@@ -235,9 +212,9 @@ class ProxyConnection:
         await self._send(outside.writer, greeting, up=True)
         await self._copy(self._inside.reader, outside.writer, up=True)
 
-    async def _forward(self, head: http.Head, path: str, outside: Stream, *, usual_port: int = 80) -> None:
+    async def _forward(self, head: http.Head, path: str, outside: Stream) -> None:
         strip, record = self._policy.strip, self._record
-        request = http.request_for(head, record.host, record.port, path, strip, usual_port=usual_port)
+        request = http.request_for(head, record.host, record.port, path, strip)
         await self._send(outside.writer, request, up=True)
         async for piece in http.body(head, self._inside.reader, partial(self._count, up=True)):
             await self._send(outside.writer, piece, up=True)

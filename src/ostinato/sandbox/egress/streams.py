@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -11,7 +10,6 @@ from ostinato.sandbox.egress.http import MAX_HEAD
 from ostinato.sandbox.egress.meter import PIECE
 
 LINGER_S = 1.0
-HANDSHAKE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +33,10 @@ async def close(writer: asyncio.StreamWriter) -> None:
 
 
 @asynccontextmanager
-async def replay(stream: Stream, start: bytes, context: ssl.SSLContext | None) -> AsyncIterator[Stream]:
+async def replay(stream: Stream, start: bytes) -> AsyncIterator[Stream]:
     """Yield a stream of `start`, which was already read from `stream`, and then of the rest.
 
-    With a `context` it is the server's side of TLS. It runs through a socket pair, since bytes can be put
-    back neither into streams nor into `ssl`. Raises ssl.SSLError, TimeoutError when the handshake fails.
+    It runs through a socket pair, since bytes cannot be put back into a stream.
     """
     ours, theirs = socket.socketpair()
     reader, writer = await asyncio.open_connection(sock=ours)
@@ -48,7 +45,7 @@ async def replay(stream: Stream, start: bytes, context: ssl.SSLContext | None) -
         asyncio.create_task(_pump(reader, stream.writer)),
     ]
     try:
-        replayed = await _accept(theirs, context)
+        replayed = await _opened(theirs)
         try:
             yield replayed
         finally:
@@ -61,15 +58,9 @@ async def replay(stream: Stream, start: bytes, context: ssl.SSLContext | None) -
         await close(writer)
 
 
-async def _accept(sock: socket.socket, context: ssl.SSLContext | None) -> Stream:
-    loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=MAX_HEAD)
-    protocol = asyncio.StreamReaderProtocol(reader)
-    patience = HANDSHAKE_S if context is not None else None
-    transport, _ = await loop.connect_accepted_socket(
-        lambda: protocol, sock, ssl=context, ssl_handshake_timeout=patience
-    )
-    return Stream(reader=reader, writer=asyncio.StreamWriter(transport, protocol, reader, loop))
+async def _opened(sock: socket.socket) -> Stream:
+    reader, writer = await asyncio.open_connection(sock=sock, limit=MAX_HEAD)
+    return Stream(reader=reader, writer=writer)
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, start: bytes = b"") -> None:

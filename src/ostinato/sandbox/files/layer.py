@@ -1,4 +1,4 @@
-"""A layer: all that was written above a template, as a stream of bytes, for a snapshot or a fork of files.
+"""A layer: all that was written above a template, as a stream of bytes, for a fork.
 
     layer = entry, entry, …, end        entry = u32 length | JSON object | content of a file
 
@@ -184,7 +184,7 @@ def pieces(file: int, offset: int, size: int) -> Iterator[bytes]:
 def _exactly(file: int, offset: int, count: int) -> bytes:
     data = os.pread(file, count, offset)
     if len(data) != count:
-        raise SandboxError("the layer is cut short: take the snapshot again")
+        raise SandboxError("the layer is cut short: fork again")
     return data
 
 
@@ -201,6 +201,6 @@ def check(file: int) -> None:
                 digest.update(_exactly(file, start, min(CHUNK, end - start)))
             offset = end
     except (ValueError, AttributeError, TypeError, MemoryError, RecursionError) as error:
-        raise SandboxError(f"the layer is damaged ({error}): take the snapshot again") from error
+        raise SandboxError(f"the layer is damaged ({error}): fork again") from error
     if record["end"] != digest.hexdigest() or after != size:
-        raise SandboxError("the layer is damaged (its digest differs): take the snapshot again")
+        raise SandboxError("the layer is damaged (its digest differs): fork again")

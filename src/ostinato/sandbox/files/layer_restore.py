@@ -21,7 +21,7 @@ def unpack(file: int, areas: Mapping[str, str], *, overlay: bool) -> None:
     """Unpack the layer in an open file; raises SandboxError when it is damaged or forged.
 
     With `overlay` the directories are the upper layers of overlays, without they are the merged trees.
-    A snapshot may come from anywhere, so every directory is opened from its parent and no link is followed:
+    Code in the sandbox wrote its files, so every directory is opened from its parent and no link is followed:
     nothing outside the areas is read, written or changed.
     """
     layer.check(file)

@@ -2,7 +2,6 @@
 
 import asyncio
 from contextlib import suppress
-from pathlib import Path
 
 from ostinato.sandbox.base import (
     Backend,
@@ -11,12 +10,9 @@ from ostinato.sandbox.base import (
     Isolation,
     Sandbox,
     SandboxError,
-    Snapshot,
-    SnapshotKind,
     Spec,
     Unsupported,
 )
-from ostinato.sandbox.files.snapshots import LAYER, SnapshotStore
 from ostinato.sandbox.foreign.client import GuestClient
 from ostinato.sandbox.foreign.engine import ForeignEngine
 from ostinato.sandbox.foreign.sandbox import ForeignSandbox
@@ -29,24 +25,19 @@ LOST = (
 
 
 class ForeignBackend:
-    """Sandboxes of `engine`; `judge` holds the exams, in sandboxes of its own.
+    """Sandboxes of `engine`; `judge` holds the exams, in sandboxes of its own."""
 
-    `snapshots` is the directory for snapshots, by default a temporary one that ends with the backend.
-    """
-
-    def __init__(self, engine: ForeignEngine, judge: Backend, snapshots: Path | None = None) -> None:
+    def __init__(self, engine: ForeignEngine, judge: Backend) -> None:
         self.name = engine.name
         self.judge = judge
         self.capabilities = Capabilities(
             isolation=Isolation.PROCESS,
-            snapshots=frozenset({SnapshotKind.FILESYSTEM}),
-            fork=SnapshotKind.FILESYSTEM,
+            fork=True,
             limits=frozenset({"rlimit"}),
             lost=(*LOST, *engine.lost),
         )
         self._engine = engine
         self._alive: set[ForeignSandbox] = set()
-        self._store = SnapshotStore(engine.name, snapshots)
 
     async def create(self, spec: Spec) -> Sandbox:
         return await self.begin(spec, None)
@@ -69,23 +60,6 @@ class ForeignBackend:
         self._alive.add(sandbox)
         return sandbox
 
-    def keep(self, layer: bytes, spec: Spec) -> Snapshot:
-        """Write a snapshot to disk."""
-        path = self._store.begin()
-        try:
-            (path / LAYER).write_bytes(layer)
-            return self._store.finish(path, SnapshotKind.FILESYSTEM, spec.repo)
-        except BaseException:
-            self._store.drop(path)
-            raise
-
-    async def restore(self, snapshot: Snapshot, spec: Spec) -> Sandbox:
-        path = await asyncio.to_thread(self._store.check, snapshot, spec)
-        return await self.begin(spec, await asyncio.to_thread(path.read_bytes))
-
-    async def remove(self, snapshot: Snapshot) -> None:
-        await asyncio.to_thread(self._store.drop, snapshot.path)
-
     async def examine(self, exam: Exam) -> list[dict[str, str]]:
         return await self.judge.examine(exam)
 
@@ -100,5 +74,4 @@ class ForeignBackend:
         try:
             await asyncio.gather(*(sandbox.destroy() for sandbox in tuple(self._alive)))
         finally:
-            await self._store.close()
             await self.judge.aclose()

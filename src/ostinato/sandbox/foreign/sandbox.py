@@ -16,8 +16,6 @@ from ostinato.sandbox.base import (
     Process,
     Sandbox,
     SandboxError,
-    Snapshot,
-    SnapshotKind,
     Spec,
     Unsupported,
     Usage,
@@ -32,8 +30,6 @@ class ForeignHost(Protocol):
     name: str
 
     async def begin(self, spec: Spec, layer: bytes | None) -> "ForeignSandbox": ...
-
-    def keep(self, layer: bytes, spec: Spec) -> Snapshot: ...
 
     def knows(self, sandbox: "ForeignSandbox") -> bool: ...
 
@@ -132,19 +128,8 @@ class ForeignSandbox:
     async def list(self, path: str = ".") -> builtins.list[str]:
         return [*await self._call("names", {"path": path})]
 
-    async def pause(self) -> None:
-        raise Unsupported(self._backend.name, "pause", "ns")
-
-    async def resume(self) -> None:
-        raise Unsupported(self._backend.name, "resume", "ns")
-
     async def usage(self) -> Usage:
         raise Unsupported(self._backend.name, "count what it used", "ns")
-
-    async def snapshot(self, kind: SnapshotKind = SnapshotKind.FILESYSTEM) -> Snapshot:
-        if kind is not SnapshotKind.FILESYSTEM:
-            raise Unsupported(self._backend.name, f"take a {kind} snapshot", "gvisor or qemu")
-        return await asyncio.to_thread(self._backend.keep, await self._pack(), self._spec)
 
     async def fork(self, n: int = 1) -> builtins.list[Sandbox]:
         """Start `n` more from the repository and all that was written here."""

@@ -1,4 +1,4 @@
-"""Carries an exam's calls between the judge and the worker through the agent of a virtual machine."""
+"""Carries an exam's calls between the judge and the worker through the agent of a container."""
 
 import os
 import select

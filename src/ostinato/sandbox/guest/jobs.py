@@ -89,7 +89,6 @@ class Jobs:
         self._jobs: dict[int, Job] = {}
         self._statuses: dict[int, int] = {}
         self._helpers = 0
-        self._orphans = 0
         self._paused: tuple[float, frozenset[int]] | None = None
         """The time of the pause, and the processes that were stopped before it."""
         _limit_resources(limits)
@@ -245,16 +244,6 @@ class Jobs:
         if job.credit == 0:
             self._poller.add(job.output, select.POLLIN, partial(self._read, job))
         job.credit += count
-
-    def detach(self) -> None:
-        """Let all commands continue without a listener, since another backend takes over the connection."""
-        jobs, self._jobs = self._jobs, {}
-        for job in jobs.values():
-            if job.credit == 0:
-                self._poller.add(job.output, select.POLLIN, partial(self._read, job))
-            self._orphans += 1  # numbers below zero, which no request has
-            job.id, job.credit = -self._orphans, None
-            self._jobs[job.id] = job
 
     def feed(self, number: int, data: bytes) -> None:
         """Write `data` to the standard input; empty `data` closes it."""

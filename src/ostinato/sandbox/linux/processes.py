@@ -1,8 +1,7 @@
 """Counts, stops and kills the processes around an agent.
 
-As process 1 of a pid namespace the agent can reach all of them with one call. Elsewhere (in a virtual machine
-with a first process of its own, or without a namespace) it finds what it started through /proc; orphans
-become its children, since it is their reaper.
+As process 1 of a pid namespace the agent can reach all of them with one call. Elsewhere (without a namespace)
+it finds what it started through /proc; orphans become its children, since it is their reaper.
 """
 
 import os
@@ -198,9 +197,16 @@ def usage() -> dict[str, Any]:
 
 
 def resident_bytes(pid: int) -> int:
-    """Return the resident bytes of a process; 0 if it ended meanwhile or hides its memory."""
+    """Return the resident bytes of a process, with shared pages by share unless the kernel is gVisor's.
+
+    Return 0 if it ended meanwhile or hides its memory.
+    """
     try:
         with open(f"/proc/{pid}/smaps_rollup", "rb") as file:  # noqa: PTH123
             return sum(int(line.split()[1]) * 1024 for line in file if line.startswith(b"Pss:"))
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
+    except FileNotFoundError:
+        with suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{pid}/statm", "rb") as file:  # noqa: PTH123
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return 0
+    except (ProcessLookupError, PermissionError):
         return 0

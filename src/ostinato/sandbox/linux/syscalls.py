@@ -7,7 +7,7 @@ import platform
 import signal
 import socket
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 NEW_USER, NEW_MOUNT, NEW_PID, NEW_NET, NEW_IPC, NEW_UTS = (
@@ -18,8 +18,7 @@ RDONLY, NOSUID, NODEV, NOEXEC, REMOUNT, BIND, RECURSIVE, PRIVATE = 1, 2, 4, 8, 3
 DETACH = 2
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
-_PR_SET_KEEPCAPS, _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER, _LAST_CAPABILITY = 8, 24, 36, 63
-SYS_ADMIN, SYS_RESOURCE, SYS_TIME = 21, 24, 25
+_PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER, _LAST_CAPABILITY = 24, 36, 63
 _CAPABILITY_V3 = 0x20080522
 _MOUNT_SETATTR = 442
 _SET_FLAGS, _UP = 0x8914, 1
@@ -149,19 +148,13 @@ def acting_as(user: int) -> Iterator[None]:
         os.setresuid(*before)
 
 
-def keep_capabilities() -> None:
-    """Keep this process' capabilities when it next changes its user."""
-    checked("prctl", _libc.prctl(_PR_SET_KEEPCAPS, 1, 0, 0, 0))
-
-
-def drop_capabilities(but: Sequence[int] = ()) -> None:
-    """Give up capabilities for ever; those in `but` stay until this process executes another program."""
+def drop_capabilities() -> None:
+    """Give up all capabilities for ever."""
     for number in range(_LAST_CAPABILITY + 1):
         if _libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0) < 0:
             break  # the kernel has no further capability
     header = struct.pack("Ii", _CAPABILITY_V3, 0)
-    kept = sum(1 << number for number in but)
-    checked("capset", _libc.capset(header, struct.pack("6I", kept, kept, 0, 0, 0, 0)))
+    checked("capset", _libc.capset(header, bytes(24)))
     checked("prctl", _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 
 
@@ -184,6 +177,7 @@ _DENIED = {
 perf events, bpf, userfaultfd, io_uring, file handles, other processes' memory and descriptors, quotas,
 setting the clock, fanotify; shared memory, semaphores and message queues of System V and POSIX's queues,
 which count against nothing that bounds a sandbox and outlive the process that made them."""
+_WATCHES = {"x86_64": (253, 294), "aarch64": (26,)}
 _CLONE = {"x86_64": 56, "aarch64": 220}
 _SOCKETS = {"x86_64": (41, 53), "aarch64": (198, 199)}
 """socket, socketpair."""
@@ -205,18 +199,18 @@ _LOAD, _IF_EQUAL, _IF_ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06
 _NUMBER, _ARCH, _FIRST_ARGUMENT, _ARGUMENT_BYTES = 0, 4, 16, 8
 
 
-def filter_program(*, network: bool = True) -> bytes:
+def filter_program(*, network: bool = True, watches: bool = True) -> bytes:
     """The seccomp filter: no new namespaces, and none of the calls that widen the kernel's surface.
 
     The agent, process 1 of its namespace, has the same user as its commands, so no command may change its
     limits or scheduling. Sockets are of IP, of the machine's own files (AF_UNIX) and of netlink; other
     families lead to the hypervisor (AF_VSOCK) or to code that no command needs. Without `network` only
-    AF_UNIX is left.
+    AF_UNIX is left, without `watches` no inotify, of which the machine has few for all processes of a user.
     """
     machine = platform.machine()
     rules = [(_LOAD, 0, 0, _ARCH), (_IF_EQUAL, 1, 0, _ARCHES[machine]), (_RETURN, 0, 0, _KILL)]
     rules += [(_LOAD, 0, 0, _NUMBER)]
-    for number in _DENIED[machine]:
+    for number in (*_DENIED[machine], *(() if watches else _WATCHES[machine])):
         rules += [(_IF_EQUAL, 0, 1, number), (_RETURN, 0, 0, _DENY)]
     for number, place in _OF_PROCESSES[machine].items():
         named = _FIRST_ARGUMENT + _ARGUMENT_BYTES * place

@@ -1,4 +1,4 @@
-"""The agent's end of its connection: frames of one generation over two file descriptors, and a poll loop."""
+"""The agent's end of its connection: frames over two file descriptors, and a poll loop."""
 
 import os
 import select
@@ -13,28 +13,19 @@ Callback = Callable[[int], None]
 class AgentLink:
     """Reads requests from one descriptor and writes responses to another (for a socket the same one)."""
 
-    def __init__(self, incoming: int, outgoing: int, generation: str) -> None:
+    def __init__(self, incoming: int, outgoing: int) -> None:
         self.incoming = incoming
-        self.generation = generation
         self._outgoing = outgoing
         self._reader = frames.FrameReader()
         self.open = True
 
     def receive(self) -> Iterator[frames.Frame]:
-        """Yield the requests that have arrived; a `hello` begins a generation, older frames are dropped.
-
-        They come one at a time, so that a request before a `hello` has its response in the old generation.
-        At the end of the input `open` becomes False.
-        """
+        """Yield the requests that have arrived; at the end of the input `open` becomes False."""
         data = self._read()
         self.open = bool(data)
         self._reader.feed(data)
         while (frame := self._reader.next()) is not None:
-            header = frame[0]
-            if header.get("op") == "hello":
-                self.generation = header["generation"]
-            if header.get("generation") == self.generation:
-                yield frame
+            yield frame
 
     def _read(self) -> bytes:
         try:
@@ -44,7 +35,7 @@ class AgentLink:
 
     def send(self, header: Mapping[str, Any], body: bytes = b"") -> None:
         """Send a frame, waiting while the other side does not read; once that is gone, `open` is False."""
-        frame = frames.pack({**header, "generation": self.generation}, body)
+        frame = frames.pack(header, body)
         try:
             frames.write_all(self._outgoing, frame)
         except (BrokenPipeError, ConnectionError):

@@ -4,7 +4,7 @@ import asyncio
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from ostinato.sandbox.base import ChangesError, EndedWithinError, SandboxError, SandboxPathError
 from ostinato.sandbox.protocol import frames
@@ -44,38 +44,17 @@ class ResponseTimeoutError(SandboxError):
     """The sandbox did not respond in time."""
 
 
-class EventListener(Protocol):
-    """The receiver of events that the agent sends without a request, once its first frame has come."""
-
-    def on_event(self, header: Mapping[str, Any], body: bytes) -> None:
-        """Handle an event with id 0; a FrameError, for what no honest agent sends, ends the sandbox."""
-        ...
-
-    def on_writable(self) -> None:
-        """Send what had to wait: the connection takes more again."""
-        ...
-
-    def on_closed(self) -> None:
-        """Clean up: no further event comes."""
-        ...
-
-
 class AgentConnection(asyncio.Protocol):
     """A connection that pairs each request with the agent's response.
 
     After a lost connection or a missed deadline the sandbox is gone: every further call raises SandboxError.
-    With `seek`, bytes before the first frame are skipped (see `frames.FrameReader`).
     """
 
-    def __init__(self, generation: str, *, seek: bool = False) -> None:
-        self._generation = generation
-        self._reader = frames.FrameReader(seek=seek, max_header=frames.SMALL, max_body=self._max_body)
+    def __init__(self) -> None:
+        self._reader = frames.FrameReader(max_header=frames.SMALL, max_body=self._max_body)
         self._transport: asyncio.WriteTransport | None = None
         self._numbers = itertools.count(1)
         self._pending: dict[int, PendingRequest] = {}
-        self._held: list[bytes] | None = None
-        self._full = False
-        self._listener: EventListener | None = None
         self._end_reason: str | None = None
         self._error: type[SandboxError] = SandboxError
         self._ready: asyncio.Future[Response] | None = None
@@ -88,9 +67,6 @@ class AgentConnection(asyncio.Protocol):
             number=0, response=self._ready, on_event=None, within_s=0, max_body=frames.SMALL, max_event=0
         )
 
-    def set_event_listener(self, listener: EventListener) -> None:
-        self._listener = listener
-
     async def wait_until_ready(self, within_s: float) -> None:
         """Wait for the frame that the agent sends first; raises SandboxError with the reason in it."""
         if self._ready is None:
@@ -99,11 +75,6 @@ class AgentConnection(asyncio.Protocol):
         if pending is not None:
             self._start_timer(pending, within_s)
         _checked(await self._ready)
-
-    async def hello(self, generation: str, within_s: float) -> None:
-        """Begin another generation: frames of the old one that are still on their way are dropped."""
-        self._generation = generation
-        await self.request({"op": "hello"}, within_s=within_s)
 
     async def request(
         self, header: Mapping[str, Any], body: bytes = b"", *, within_s: float, max_body: int = frames.SMALL
@@ -161,38 +132,8 @@ class AgentConnection(asyncio.Protocol):
 
     def send(self, header: Mapping[str, Any], body: bytes = b"") -> None:
         """Send a frame that has no response; nothing is sent when the sandbox is gone."""
-        frame = frames.pack({**header, "generation": self._generation}, body)
-        if self._held is not None:
-            self._held.append(frame)
-        elif self._end_reason is None and self._transport is not None:
-            self._transport.write(frame)
-
-    @property
-    def writable(self) -> bool:
-        """True when a frame leaves at once; otherwise it would wait in memory."""
-        return self._held is None and not self._full and self._transport is not None
-
-    def pause_writing(self) -> None:
-        self._full = True
-
-    def resume_writing(self) -> None:
-        self._full = False
-        self._notify_writable()
-
-    def _notify_writable(self) -> None:
-        if self._listener is not None and self.writable:
-            self._listener.on_writable()
-
-    def hold(self) -> None:
-        """Keep back all frames from now on until `release`, while the other side has to stand still."""
-        if self._held is None:
-            self._held = []
-
-    def release(self) -> None:
-        held, self._held = self._held or [], None
         if self._end_reason is None and self._transport is not None:
-            self._transport.writelines(held)
-            self._notify_writable()
+            self._transport.write(frames.pack(header, body))
 
     def _start_timer(self, pending: PendingRequest, within_s: float) -> None:
         reason = "the sandbox did not respond in time and was ended: create another"
@@ -234,9 +175,6 @@ class AgentConnection(asyncio.Protocol):
             if pending is not None and not pending.response.done():
                 pending.response.set_exception(kind(self._end_reason))
                 pending.response.exception()  # marked as seen: only a caller that waits has to handle it
-        listener, self._listener = self._listener, None
-        if listener is not None:
-            listener.on_closed()
 
     def data_received(self, data: bytes) -> None:
         self._reader.feed(data)
@@ -253,10 +191,6 @@ class AgentConnection(asyncio.Protocol):
 
     def _max_body(self, header: dict[str, Any]) -> int | None:
         """Return the bound for a body (see `frames.MaxBody`); None drops a frame that nothing waits for."""
-        if header.get("generation") != self._generation:
-            return None
-        if header["id"] == 0 and "event" in header:
-            return None if self._listener is None else frames.CHUNK
         pending = self._pending.get(header["id"])
         if pending is None or ("event" in header and pending.on_event is None):
             return None
@@ -264,14 +198,9 @@ class AgentConnection(asyncio.Protocol):
 
     def _dispatch(self, header: dict[str, Any], body: bytes) -> None:
         pending = self._pending.get(header["id"])
-        if header.get("generation") != self._generation:
-            return
-        if header["id"] == 0 and "event" in header:
-            if self._listener is not None:
-                self._listener.on_event(header, body)
-        elif pending is None:
+        if pending is None:
             return  # its request was cancelled
-        elif "event" not in header:
+        if "event" not in header:
             self._forget(pending.number)
             pending.response.set_result((header, body))
         elif pending.on_event is not None:

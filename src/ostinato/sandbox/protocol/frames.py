@@ -2,12 +2,11 @@
 
     frame = magic | u32 length of header | u32 length of body | header, a JSON object | body, raw bytes
 
-Every header carries the `id` of its request and the `generation` of the connection: after a restore or a fork
-the backend says `hello` with a new one, and what either side still sends in an older one is dropped.
-A request carries `op`; its response the same `id`, or also `error` (an exception's name) and `message`.
+Every header carries the `id` of its request. A request carries `op`; its response the same `id`, or also
+`error` (an exception's name) and `message`.
 
     op        request; body                         response; body
-    hello     generation                            (in the new generation)
+    hello                                           (its response shows that the agent lives)
     run       command, timeout_s, stdin, window,    exit_code, timed_out, duration_s [, tree, pure];
               state                                 the output's end, without a window
     read      path                                  the bytes
@@ -18,7 +17,7 @@ A request carries `op`; its response the same `id`, or also `error` (an exceptio
     changes                                         files, see `pack_files`
     apply     files, the same
     worker    variation                             (starts the exam's worker on its own socket)
-    worker    variation, window                     (in a virtual machine: with the events of `run`)
+    worker    variation, window                     (in a container: with the events of `run`)
     pause, resume
     usage                                           cpu_s, memory_bytes, disk_bytes, processes
     pack                                            (written files, as output: `sandbox.files.layer`)
@@ -39,16 +38,6 @@ read, and a frame that nothing waits for is dropped as it comes.
 The agent sends its first frame without a request, with id 0: `{"ready": true}`, or an error with the reason
 why there is no sandbox.
 
-In a virtual machine, connections of programs to the egress proxy travel as frames too: see
-`guest.proxy_forwarder` and `egress.frame_transport`. Each is a `stream` with a number of its own. All its
-frames have id 0; the agent sends them as events, and the backend as op `stream` with an event:
-
-    event opened               by the agent: a program has connected
-    event data; bytes          at most WINDOW bytes that the other side has not taken yet
-    event taken, bytes         so many bytes of data were taken
-    event end                  no more data from this side
-    event close                the connection is closed behind its data, or by the agent: the program is gone
-    event cut                  by the backend: the connection is reset at once
 """
 
 import json
@@ -99,22 +88,16 @@ class FrameReader:
     `max_header` bounds a header and `max_body` the body behind one: more is a FrameError as soon as it is
     announced. Where `max_body` returns None the frame is skipped as it comes, and nothing of it is kept.
 
-    With `seek`, bytes before the next frame are skipped: the rest of a frame that a snapshot cut, or the
-    output of a console. Without it, they are a FrameError.
-
-    >>> reader = FrameReader(seek=True)
-    >>> reader.feed(b"half a line" + pack({"id": 1}, b"body"))
+    >>> reader = FrameReader()
+    >>> reader.feed(pack({"id": 1}, b"body"))
     >>> reader.next()
     ({'id': 1}, b'body')
     >>> reader.next() is None
     True
     """
 
-    def __init__(
-        self, *, seek: bool = False, max_header: int = _MAX_HEADER, max_body: MaxBody = lambda _: _MAX_BODY
-    ) -> None:
+    def __init__(self, *, max_header: int = _MAX_HEADER, max_body: MaxBody = lambda _: _MAX_BODY) -> None:
         self._buffer = bytearray()
-        self._seek = seek
         self._max_header = max_header
         self._max_body = max_body
         self._begun: tuple[dict[str, Any], int] | None = None
@@ -146,8 +129,6 @@ class FrameReader:
             del self._buffer[:count]
             self._to_skip -= count
             return not self._to_skip
-        if self._seek:
-            self._skip_to_magic()
         if len(self._buffer) < _PREFIX.size:
             return False
         magic, length, size = _PREFIX.unpack_from(self._buffer)
@@ -163,15 +144,6 @@ class FrameReader:
         del self._buffer[:end]
         self._to_skip, self._begun = (size, None) if most is None else (0, (header, size))
         return True
-
-    def _skip_to_magic(self) -> None:
-        """Drop the bytes before the first magic, or before a possible beginning of one at the end."""
-        start = self._buffer.find(MAGIC)
-        if start < 0:
-            tail = bytes(self._buffer[-len(MAGIC) + 1 :])
-            begun = next((n for n in range(len(tail), 0, -1) if MAGIC.startswith(tail[-n:])), 0)
-            start = len(self._buffer) - begun
-        del self._buffer[:start]
 
 
 def write_all(file: int, data: bytes) -> None:

@@ -15,7 +15,6 @@ class Order:
     """Everything that a child of the zygote needs to know to become one sandbox."""
 
     id: str
-    generation: str
     repo: str
     """An absolute path of the machine."""
     scratch: str

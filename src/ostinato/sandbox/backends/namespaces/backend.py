@@ -29,20 +29,14 @@ from ostinato.sandbox.base import (
     OnOutput,
     Sandbox,
     SandboxError,
-    Snapshot,
-    SnapshotKind,
     Spec,
-    Unsupported,
 )
-from ostinato.sandbox.egress import transparent
 from ostinato.sandbox.egress.policy import Resolve
-from ostinato.sandbox.egress.route import SocketRoute
+from ostinato.sandbox.egress.route import FILE, Route
 from ostinato.sandbox.exam.judged.host import UNFINISHED, runs
 from ostinato.sandbox.exam.judged.worker import module_names
 from ostinato.sandbox.files import rootfs, scratch
 from ostinato.sandbox.files.exec_cache import CacheKey, ExecCache, identity
-from ostinato.sandbox.files.layer import MAX_RECORD
-from ostinato.sandbox.files.snapshots import LAYER, SnapshotStore, open_layer
 from ostinato.sandbox.guest import pytest_command
 from ostinato.sandbox.linux import cgroup, landlock
 from ostinato.sandbox.protocol import frames
@@ -54,23 +48,19 @@ from ostinato.sandbox.protocol.connection import (
 )
 from ostinato.sandbox.protocol.order import Order
 
-_FULL = "gvisor or qemu"
-
 
 class NsBackend:
     """Sandboxes forked from one zygote, which is started when first needed and again when it has died.
 
-    `snapshots` is the directory for snapshots, by default a temporary one that ends with the backend.
     `resolve` looks up the names of hosts for sandboxes, by default as the system does.
     """
 
     name = "ns"
     root = rootfs.REPO
 
-    def __init__(self, snapshots: Path | None = None, *, resolve: Resolve | None = None) -> None:
+    def __init__(self, *, resolve: Resolve | None = None) -> None:
         self._resolve = resolve
         self.cache = ExecCache()
-        self.snapshot_store = SnapshotStore(self.name, snapshots)
         self._zygote: ZygoteProcess | None = None
         self._starting = asyncio.Lock()
         self._sandboxes: set[NsSandbox] = set()
@@ -78,22 +68,10 @@ class NsBackend:
     @property
     def capabilities(self) -> Capabilities:
         lost = () if landlock.abi() else ("this kernel has no Landlock: only mounts protect files",)
-        egress = {"proxy"} if transparent.missing() else {"proxy", "transparent"}
-        return capabilities(Isolation.NAMESPACES, {"pids"}, lost, egress=egress)
+        return capabilities(Isolation.NAMESPACES, {"pids"}, lost, egress=True)
 
     async def create(self, spec: Spec) -> Sandbox:
         return await self.begin(spec)
-
-    async def restore(self, snapshot: Snapshot, spec: Spec) -> Sandbox:
-        path = await asyncio.to_thread(self.snapshot_store.check, snapshot, spec)
-        base = await asyncio.to_thread(open_layer, path)
-        try:
-            return await self.begin(spec, base=base)
-        finally:
-            os.close(base)
-
-    async def remove(self, snapshot: Snapshot) -> None:
-        await asyncio.to_thread(self.snapshot_store.drop, snapshot.path)
 
     async def begin(
         self, spec: Spec, *, calls: socket.socket | None = None, base: int | None = None
@@ -104,7 +82,7 @@ class NsBackend:
         files = {"calls": calls.fileno()} if calls is not None else {}
         files |= {"layer": base} if base is not None else {}
         try:
-            route = await SocketRoute.open(egress, order.id, self._resolve) if egress is not None else None
+            route = await Route.open(egress, order.id, self._resolve) if egress is not None else None
             begun = await (self._begin(order, files) if route is None else self._open(order, files, route))
         except BaseException:
             await self.drop(order.scratch)
@@ -115,11 +93,11 @@ class NsBackend:
         self._sandboxes.add(sandbox)
         return sandbox
 
-    async def _open(self, order: Order, files: Mapping[str, int], route: SocketRoute) -> "Begun":
+    async def _open(self, order: Order, files: Mapping[str, int], route: Route) -> "Begun":
         """Begin a sandbox with egress, through the sockets that it opens."""
         inner, outer = socket.socketpair()
         with inner, outer:
-            begun = await self._begin(route.add_to(order), {**files, route.file: inner.fileno()})
+            begun = await self._begin(route.add_to(order), {**files, FILE: inner.fileno()})
             await route.serve(outer)
         return begun
 
@@ -141,7 +119,6 @@ class NsBackend:
             self._check_mount(mount)
         return Order(
             id=uuid.uuid4().hex,
-            generation=uuid.uuid4().hex[:8],
             repo=_absolute(spec.repo),
             scratch=await self._scratch(),
             limits=spec.limits,
@@ -220,7 +197,6 @@ class NsBackend:
         if self._zygote is not None:
             await self._zygote.stop()
             self._zygote = None
-        await self.snapshot_store.close()
 
 
 Begun = tuple[AgentConnection, ZygoteProcess]
@@ -228,7 +204,7 @@ Begun = tuple[AgentConnection, ZygoteProcess]
 
 
 def capabilities(
-    isolation: Isolation, limits: Set[str], lost: tuple[str, ...], egress: Set[str] = frozenset()
+    isolation: Isolation, limits: Set[str], lost: tuple[str, ...], *, egress: bool = False
 ) -> Capabilities:
     """Return the capabilities of sandboxes of a zygote, which depend on whether cgroups work."""
     group = cgroup.usable()
@@ -236,10 +212,8 @@ def capabilities(
         lost = (*lost, "no cgroup: the memory of each process is bounded, not their sum")
     return Capabilities(
         isolation=isolation,
-        snapshots=frozenset({SnapshotKind.FILESYSTEM}),
-        fork=SnapshotKind.FILESYSTEM,
-        pause=True,
-        egress=frozenset(egress),
+        fork=True,
+        egress=egress,
         limits=frozenset({"rlimit", *limits, *([f"cgroup{group[0]}"] if group else [])}),
         lost=lost,
     )
@@ -253,7 +227,7 @@ class NsSandbox(AgentSandbox):
     """One sandbox, whose agent was forked from the zygote."""
 
     def __init__(
-        self, begun: Begun, spec: Spec, order: Order, backend: NsBackend, route: SocketRoute | None
+        self, begun: Begun, spec: Spec, order: Order, backend: NsBackend, route: Route | None
     ) -> None:
         connection, self._zygote = begun
         super().__init__(connection, spec, f"{order.scratch}{backend.root}", route)
@@ -338,50 +312,13 @@ class NsSandbox(AgentSandbox):
         await self._ask("worker", variation=variation)
         await self._connection.response(applied)
 
-    async def snapshot(self, kind: SnapshotKind = SnapshotKind.FILESYSTEM) -> Snapshot:
-        if kind is not SnapshotKind.FILESYSTEM:
-            raise Unsupported(self._backend.name, f"take a {kind} snapshot", _FULL)
-        shelf = self._backend.snapshot_store
-        path = await asyncio.to_thread(shelf.begin)
-        try:
-            file = os.open(path / LAYER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                await self._pack(file)
-            finally:
-                os.close(file)
-            return await asyncio.to_thread(shelf.finish, path, kind, self._spec.repo)
-        except BaseException:
-            await asyncio.to_thread(shelf.drop, path)
-            raise
-
     async def fork(self, n: int = 1) -> list[Sandbox]:
         memory = os.memfd_create("fork")
         try:
-            await self._pack(memory)
+            await self.pack(memory)
             return await all_or_none(self._backend.begin(self._spec, base=memory) for _ in range(n))
         finally:
             os.close(memory)
-
-    async def _pack(self, file: int) -> None:
-        """Write the layer of the sandbox to `file`, while its processes are stopped."""
-        before, failed = self._paused, list[OSError]()
-
-        def write(_: Mapping[str, Any], body: bytes) -> None:
-            try:
-                frames.write_all(file, body)
-            except OSError as error:
-                failed.append(error)
-
-        await self.pause()
-        try:
-            await self._connection.request_events(
-                {"op": "pack"}, write, within_s=self._within_s, max_event=MAX_RECORD + frames.CHUNK
-            )
-        finally:
-            if not before:
-                await self.resume()
-        if failed:
-            raise SandboxError(f"the snapshot could not be written: {failed[0]}") from failed[0]
 
     async def destroy(self) -> None:
         self._backend.forget(self)

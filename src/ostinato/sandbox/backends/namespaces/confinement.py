@@ -14,7 +14,7 @@ class PreparedChild(Protocol):
         """Finish the sandbox and serve until the backend hangs up; `begun` is called when it serves.
 
         `files` are descriptors by name: `control`, the connection to the backend; `calls`, a socket for an
-        exam's worker; `layer`, to start from; `egress` or `gate`, the channel to which the child sends the
+        exam's worker; `layer`, to start from; `egress`, the channel to which the child sends the
         sockets that it opened for the proxy.
         """
         ...

@@ -5,7 +5,6 @@ boundary: see `capabilities.lost`.
 """
 
 import asyncio
-from pathlib import Path
 
 from ostinato.sandbox.backends.namespaces.backend import NsBackend, capabilities
 from ostinato.sandbox.base import Capabilities, Isolation, Mount, Spec, Unsupported
@@ -25,8 +24,8 @@ class LandlockBackend(NsBackend):
     name = "landlock"
     root = "/repo"
 
-    def __init__(self, snapshots: Path | None = None) -> None:
-        super().__init__(snapshots)
+    def __init__(self) -> None:
+        super().__init__()
         self._made: dict[str, Scratch] = {}
 
     @property
@@ -38,7 +37,7 @@ class LandlockBackend(NsBackend):
 
     def _check_spec(self, spec: Spec) -> None:
         if spec.image is not None:
-            raise Unsupported(self.name, f"have the image {spec.image.root} as its root", "ns or gvisor")
+            raise Unsupported(self.name, f"have the image {spec.image.root} as its root", "ns")
         if spec.egress is not None:
             raise Unsupported(self.name, "let anything out", "ns")
 

@@ -125,7 +125,7 @@ class ZygoteProcess:
                 except BaseException:
                     ours.close()
                     raise
-            return await _connected(ours, order.generation)
+            return await _connected(ours)
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[None]:
@@ -157,10 +157,10 @@ class ZygoteProcess:
             await asyncio.to_thread(groups.close)
 
 
-async def _connected(ours: socket.socket, generation: str) -> AgentConnection:
+async def _connected(ours: socket.socket) -> AgentConnection:
     """Return the connection to an agent, once it is ready."""
     loop = asyncio.get_running_loop()
-    _, connection = await loop.create_unix_connection(lambda: AgentConnection(generation), sock=ours)
+    _, connection = await loop.create_unix_connection(AgentConnection, sock=ours)
     try:
         await connection.wait_until_ready(GRACE_S)
     except BaseException:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from ostinato.sandbox.base import SandboxError
-from ostinato.sandbox.egress import listener, transparent
+from ostinato.sandbox.egress import listener
 from ostinato.sandbox.files import rootfs
 from ostinato.sandbox.files.workspace import DirectoryWorkspace, OverlayWorkspace
 from ostinato.sandbox.guest import warm_pytest
@@ -83,8 +83,6 @@ class NamespaceChild:
             raise self._failure
         if "egress" in files:
             listener.open_listener(files["egress"])
-        if "gate" in files:
-            transparent.open_listener(files["gate"])
         socket.sethostname(order.id)
         lower, upper = rootfs.enter(order, files.get("layer"))
         if order.image is not None:
@@ -126,7 +124,7 @@ def serve(
 
     For `count_foreign_threads` see `Jobs`.
     """
-    link = AgentLink(files["control"], files["control"], order.generation)
+    link = AgentLink(files["control"], files["control"])
     try:
         workspace = confine()
     except (OSError, SandboxError) as error:

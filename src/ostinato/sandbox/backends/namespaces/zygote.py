@@ -8,7 +8,7 @@
 Orders and exams are packets of JSON on two SOCK_SEQPACKET sockets, with the file descriptors that the child
 uses. Any waiting child takes the next order:
 
-    orders:  {"order": {…}, "files": ["control" [, "calls"] [, "layer"] [, "egress" | "gate"]]}
+    orders:  {"order": {…}, "files": ["control" [, "calls"] [, "layer"] [, "egress"]]}
              (see `PreparedChild.run`)
     exams:   {"tests": path, "names": […], "wall_s": n}, with the descriptor of a socket for the results
 

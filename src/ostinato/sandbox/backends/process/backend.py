@@ -29,8 +29,6 @@ from ostinato.sandbox.base import (
     Process,
     Sandbox,
     SandboxError,
-    Snapshot,
-    SnapshotKind,
     Spec,
     Unsupported,
     Usage,
@@ -38,24 +36,19 @@ from ostinato.sandbox.base import (
 from ostinato.sandbox.exam.judged.host import judged_by_process, worker_process
 from ostinato.sandbox.files import layer_restore, tree
 from ostinato.sandbox.files.scratch import Scratch
-from ostinato.sandbox.files.snapshots import LAYER, SnapshotStore, open_layer
 from ostinato.sandbox.files.workspace import REPO_AREA, DirectoryWorkspace
 from ostinato.sandbox.linux import stray_processes
 from ostinato.sandbox.protocol.stream import follow
 
 
 class ProcessBackend:
-    """Sandboxes that work on a copy of the repository, or in the directory itself (`in_place`).
-
-    `snapshots` is the directory for snapshots, by default a temporary one that ends with the backend.
-    """
+    """Sandboxes that work on a copy of the repository, or in the directory itself (`in_place`)."""
 
     name = "process"
 
-    def __init__(self, *, in_place: bool = False, snapshots: Path | None = None) -> None:
+    def __init__(self, *, in_place: bool = False) -> None:
         self._in_place = in_place
         self._alive: set[ProcessSandbox] = set()
-        self.snapshot_store = SnapshotStore(self.name, snapshots)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -64,8 +57,7 @@ class ProcessBackend:
             return Capabilities(isolation=Isolation.PROCESS, lost=lost)
         return Capabilities(
             isolation=Isolation.PROCESS,
-            snapshots=frozenset({SnapshotKind.FILESYSTEM}),
-            fork=SnapshotKind.FILESYSTEM,
+            fork=True,
             limits=frozenset({"rlimit"}),
             lost=lost,
         )
@@ -101,21 +93,12 @@ class ProcessBackend:
     def forget(self, sandbox: "ProcessSandbox") -> None:
         self._alive.discard(sandbox)
 
-    async def restore(self, snapshot: Snapshot, spec: Spec) -> Sandbox:
-        if self._in_place:
-            raise Unsupported(self.name, "restore a snapshot in place", "a copy")
-        return await self.begin(spec, await asyncio.to_thread(self.snapshot_store.check, snapshot, spec))
-
-    async def remove(self, snapshot: Snapshot) -> None:
-        await asyncio.to_thread(self.snapshot_store.drop, snapshot.path)
-
     async def examine(self, exam: Exam) -> builtins.list[dict[str, str]]:
         return await judged_by_process(exam, lambda variation: _working(exam, variation))
 
     async def aclose(self) -> None:
         for sandbox in tuple(self._alive):
             await sandbox.destroy()
-        await self.snapshot_store.close()
 
 
 @asynccontextmanager
@@ -131,7 +114,7 @@ async def _working(exam: Exam, variation: int) -> AsyncIterator[socket.socket]:
 
 
 def _unpack(base: Path, root: str) -> None:
-    file = open_layer(base)
+    file = os.open(base, os.O_RDONLY | os.O_CLOEXEC)
     try:
         layer_restore.unpack(file, {REPO_AREA: root}, overlay=False)
     finally:
@@ -213,28 +196,8 @@ class ProcessSandbox:
         self._check_alive()
         return self._workspace.changes(sys.maxsize if self._scratch is None else self._limits.disk_mb << 20)
 
-    async def pause(self) -> None:
-        raise Unsupported("process", "pause", "ns")
-
-    async def resume(self) -> None:
-        raise Unsupported("process", "resume", "ns")
-
     async def usage(self) -> Usage:
         raise Unsupported("process", "count what it used", "ns")
-
-    async def snapshot(self, kind: SnapshotKind = SnapshotKind.FILESYSTEM) -> Snapshot:
-        if kind is not SnapshotKind.FILESYSTEM or self._scratch is None:
-            raise Unsupported("process", f"take a {kind} snapshot here", "gvisor or qemu")
-        return await asyncio.to_thread(self._snapshot, self._backend.snapshot_store)
-
-    def _snapshot(self, store: SnapshotStore) -> Snapshot:
-        path = store.begin()
-        try:
-            self._pack(path / LAYER)
-            return store.finish(path, SnapshotKind.FILESYSTEM, self._spec.repo)
-        except BaseException:
-            store.drop(path)
-            raise
 
     def _pack(self, path: Path) -> None:
         self._check_alive()
@@ -244,14 +207,14 @@ class ProcessSandbox:
             with path.open("wb") as file:
                 file.writelines(self._workspace.pack())
         except OSError as error:
-            raise SandboxError(f"the snapshot could not be written: {error}") from error
+            raise SandboxError(f"the files could not be written: {error}") from error
 
     async def fork(self, n: int = 1) -> builtins.list[Sandbox]:
         if self._scratch is None:
             raise Unsupported("process", "fork a directory in place", "a copy")
         made: builtins.list[Sandbox] = []
         with Scratch("fork") as scratch:
-            path = scratch.path / LAYER
+            path = scratch.path / "layer"
             await asyncio.to_thread(self._pack, path)
             try:
                 for _ in range(n):

@@ -1,1 +1,0 @@
-"""Sandboxes with a kernel of their own, by one of two engines: gVisor or QEMU."""

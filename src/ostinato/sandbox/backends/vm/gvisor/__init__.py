@@ -1,1 +1,0 @@
-"""Sandboxes behind gVisor, a kernel in user space: no root, no hardware, memory in its snapshots."""

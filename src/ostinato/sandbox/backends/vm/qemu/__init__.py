@@ -1,1 +1,0 @@
-"""Sandboxes that are virtual machines of QEMU: forks share the template's memory until it is written."""
