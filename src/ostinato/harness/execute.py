@@ -21,6 +21,7 @@ from ostinato.harness.profiles.profile import CORE, Profile
 from ostinato.harness.providers.base import NONE, Providers
 from ostinato.harness.tools.files import Files
 from ostinato.harness.tools.find import FileFinder
+from ostinato.harness.tools.names import presentable, shown
 from ostinato.harness.tools.normalise import normalise
 from ostinato.harness.users import Answering
 from ostinato.sandbox.base import OnOutput, Sandbox, SandboxError, SandboxPathError
@@ -101,7 +102,7 @@ class Executor:
     async def _run(self, name: str, reading: Reading) -> ToolResult:
         arguments = reading.arguments
         try:
-            return ToolResult(text=await self._answer(reading.tool, arguments))
+            return ToolResult(text=presentable(await self._answer(reading.tool, arguments)))
         except ToolError as error:
             return _tool_error(error, self._profile.worded(name, str(error)))
         except ConnectionError:
@@ -145,7 +146,10 @@ class Executor:
             )
         k = min(arguments.get("k", HITS), MOST_HITS)
         hits = await search.search(arguments["query"], path=arguments.get("path"), k=k)
-        return "\n\n".join(f"{hit.path}:{hit.first}-{hit.last}\n{hit.text}" for hit in hits) or "no matches"
+        return (
+            "\n\n".join(f"{shown(hit.path)}:{hit.first}-{hit.last}\n{hit.text}" for hit in hits)
+            or "no matches"
+        )
 
     async def _todo_write(self, _: Arguments) -> str:
         return "ok"  # the plan is in the conversation, and the observer shows it
@@ -158,11 +162,11 @@ class Executor:
 
 def _file_observation(arguments: Arguments, error: Exception) -> ToolResult:
     known = file_error(arguments.get("path", "."), error)
-    return ToolResult(text=f"error: {known}", error=known)
+    return _tool_error(known, str(known))
 
 
 def _tool_error(error: ToolError, text: str) -> ToolResult:
-    return ToolResult(text=f"error: {text.encode(errors='replace').decode()}", error=error)
+    return ToolResult(text=f"error: {presentable(text)}", error=error)
 
 
 def _failure(status: int) -> str:
