@@ -15,6 +15,7 @@ from ostinato.harness.profiles.offers import Reading
 from ostinato.harness.profiles.profile import Profile
 from ostinato.harness.profiles.prompt import SUMMARY, SUMMARY_LINE
 from ostinato.harness.session_log import LogEvent, LogEventKind, SessionLog
+from ostinato.harness.tools.names import shown
 from ostinato.types import Ending, Source
 
 PLAN = "todo_write"
@@ -339,8 +340,8 @@ def call_of(wire: Message, profile: Profile) -> Call:
 
 def undone(restored: Sequence[str], left: Sequence[str]) -> str:
     """Return the text by which the model learns of an undo, in the user's name."""
-    kept = f"; left as they are now: {', '.join(left)}" if left else ""
-    return f"[I took your changes back: {', '.join(restored) or 'none'}{kept}]"
+    kept = f"; left as they are now: {', '.join(map(shown, left))}" if left else ""
+    return f"[I took your changes back: {', '.join(map(shown, restored)) or 'none'}{kept}]"
 
 
 def _observed(call_id: str | None, text: str) -> Message:
