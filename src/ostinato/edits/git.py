@@ -8,8 +8,13 @@ from pathlib import Path
 from typing import Protocol
 
 from ostinato.edits.capture.spool import content, text_of
+from ostinato.git import environment
 
 TIMEOUT_S = 60.0
+ALONE = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all")
+"""The options of a diff that starts no other program and enters no other repository."""
+LOOKING_UP = ("config", "rev-parse")
+"""Commands that run nothing, and are asked for what the settings of the repository say."""
 MOST_CANDIDATES = 300
 """Uncommitted files whose lines are counted when an edit is made."""
 MISSING = ("does not exist in", "exists on disk, but not in", "Not a valid object name", "bad file")
@@ -29,13 +34,18 @@ def clean_environment() -> dict[str, str]:
 
 def git(root: str | Path, *arguments: str) -> bytes:
     """Return the output of one command. Raise GitCommandError with git's own message."""
-    command = ["git", "-C", str(root), "-c", "core.fsmonitor=false", *arguments]
+    command = ["git", "-C", str(root), *arguments]
     try:
+        safe = clean_environment()
+        if arguments[0] not in LOOKING_UP:
+            safe = environment(root, safe, timeout_s=TIMEOUT_S)
         done = subprocess.run(
-            command, capture_output=True, check=False, env=clean_environment(), timeout=TIMEOUT_S, input=b""
+            command, capture_output=True, check=False, env=safe, timeout=TIMEOUT_S, input=b""
         )
     except FileNotFoundError:
         raise GitCommandError("git is not installed") from None
+    except subprocess.CalledProcessError as error:
+        raise GitCommandError(error.stderr.decode(errors="replace").strip()) from None
     except subprocess.TimeoutExpired:
         raise GitCommandError(f"git {arguments[0]} took longer than {TIMEOUT_S:.0f} s in {root}") from None
     if done.returncode:
@@ -193,7 +203,15 @@ def _at(root: str, base: str | None, known: dict[str, CommitTree]) -> FileTree:
 
 def dirty(root: str) -> list[str]:
     """Return the paths of the work tree that differ from HEAD, new ones included, at most MOST_CANDIDATES."""
-    fields = _paths(root, "status", "--porcelain", "--no-renames", "--untracked-files=all", "-z")
+    order = (
+        "status",
+        "--porcelain",
+        "--no-renames",
+        "--ignore-submodules=all",
+        "--untracked-files=all",
+        "-z",
+    )
+    fields = _paths(root, *order)
     return [field[3:] for field in fields][:MOST_CANDIDATES]
 
 
@@ -208,14 +226,14 @@ def _once(
 def _differing(root: str, base: str | None, *now: str) -> list[str]:
     """Return the paths that differ between `base` and `now`, or the work tree; all where `base` is gone."""
     if base is not None and _exists(root, base):
-        return _paths(root, "diff", "--name-only", "--no-renames", "--no-ext-diff", "-z", base, *now, "--")
+        return _paths(root, "diff", "--name-only", "--no-renames", *ALONE, "-z", base, *now, "--")
     return _paths(root, "ls-tree", "-r", "--name-only", "-z", *now) if now else _paths(root, "ls-files", "-z")
 
 
 def _renamed(root: str, path: str, base: str | None, *now: str) -> str | None:
     if base is None or not _exists(root, base):
         return None
-    fields = _paths(root, "diff", "--name-status", "-M", "--diff-filter=R", "-z", base, *now, "--")
+    fields = _paths(root, "diff", "--name-status", "-M", "--diff-filter=R", *ALONE, "-z", base, *now, "--")
     moves = zip(fields[1::3], fields[2::3], strict=False)
     return next((new for old, new in moves if old == path), None)
 
