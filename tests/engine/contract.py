@@ -102,7 +102,6 @@ class Contract:
             ({"prompt_ids": ()}, InvalidRequestError),
             ({"prompt_ids": (VOCABULARY,)}, InvalidRequestError),
             ({"stop_ids": (-1,)}, InvalidRequestError),
-            ({"max_tokens": 0}, InvalidRequestError),
         ],
     )
     async def test_invalid_requests_are_refused(

@@ -4,9 +4,12 @@ Covers harness/users.py and harness/lines.py.
 """
 
 import io
+import unicodedata
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 from ostinato.harness.errors import UserAborted
@@ -19,6 +22,7 @@ from ostinato.harness.users import (
     ScriptedUser,
     SilentUser,
     TerminalUser,
+    visible,
 )
 
 
@@ -94,3 +98,17 @@ async def test_nobody_permits_nothing_and_a_sandbox_everything() -> None:
     assert await SilentUser().permit(request) is Grant.ABSENT
     assert await Permitting(SilentUser()).permit(request) is Grant.ONCE
     assert await ScriptedUser([]).permit(request) is Grant.NO
+
+
+@given(st.text(max_size=30))
+def test_what_is_shown_has_no_hidden_character(text: str) -> None:
+    shown = visible(text)
+    assert all(c in "\n\t " or unicodedata.category(c)[0] not in "CZ" for c in shown)
+
+
+HIDDEN = "\u3164\u2800\u00a0\u3000\u2028\u2029\u115f\uffa0\ufe0f\u034f\U000e0101\u202e\u200b"
+
+
+@pytest.mark.parametrize("hidden", HIDDEN)
+def test_what_looks_like_nothing_is_spelled_out(hidden: str) -> None:
+    assert visible(f"a{hidden}b") == f"a{hidden.encode('unicode_escape').decode()}b"

@@ -28,7 +28,7 @@ from ostinato.rollout.config import SYNCHRONOUS, PracticeConfig
 from ostinato.rollout.reconciler import Reconciler, Training
 from ostinato.rollout.sampling import SlotWork
 from ostinato.sandbox.backends.process.backend import ProcessBackend
-from ostinato.sandbox.base import Capabilities, Exam, Isolation, Sandbox, SandboxError, Snapshot, Spec
+from ostinato.sandbox.base import Capabilities, Exam, Isolation, Sandbox, SandboxError, Spec
 from ostinato.sandbox.exam.verifier import Verification, Verifier
 from ostinato.store import Ledger, Phase, Store
 from ostinato.store.ledger.slot_rows import INTERRUPTED, SlotState
@@ -233,11 +233,6 @@ class FailingBackend:
 
     async def create(self, spec: Spec) -> Sandbox:
         raise SandboxError("no more namespaces")
-
-    async def restore(self, snapshot: Snapshot, spec: Spec) -> Sandbox:
-        raise SandboxError("no more namespaces")
-
-    async def remove(self, snapshot: Snapshot) -> None: ...
 
     async def examine(self, exam: Exam) -> list[dict[str, str]]:
         raise SandboxError("no more namespaces")

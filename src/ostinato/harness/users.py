@@ -147,14 +147,23 @@ class TerminalUser:
         return (await self._lines.next() or "").strip()
 
 
+_IGNORED = (
+    *((0x034F, 0x034F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x2800, 0x2800)),
+    *((0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0xE0100, 0xE01EF)),
+)
+BLANK = frozenset(chr(code) for first, last in _IGNORED for code in range(first, last + 1))
+"""Letters, marks and symbols that show nothing: Unicode's Default_Ignorable_Code_Point, and U+2800."""
+
+
 def visible(text: str) -> str:
-    """Return `text` with control and format characters spelled out, so that nothing can move a cursor or hide
-    a part.
+    """Return `text` with every character spelled out that moves a cursor, is not seen, or looks like a blank.
+
+    So nothing can hide a part, and what is read is what is there. Blanks, tabs and newlines stay.
 
     >>> visible("rm x\\r\\x1b[2Kls")
     'rm x\\\\r\\\\x1b[2Kls'
     """
-    hidden = (c for c in set(text) if c not in "\n\t" and unicodedata.category(c)[0] == "C")
+    hidden = (c for c in set(text) if c not in "\n\t " and (unicodedata.category(c)[0] in "CZ" or c in BLANK))
     return text.translate({ord(c): c.encode("unicode_escape").decode() for c in hidden})
 
 

@@ -2,7 +2,7 @@
 
 Covers harness/frontends/terminal/app.py, harness/frontends/terminal/line.py,
 harness/frontends/terminal/completion.py, harness/frontends/terminal/markdown.py,
-harness/frontends/terminal/earlier.py and harness/frontends/replay.py.
+harness/frontends/terminal/earlier.py, harness/frontends/terminal/look.py and harness/frontends/replay.py.
 """
 
 import asyncio
@@ -80,7 +80,7 @@ class Person:
 
     def shown(self, name: str) -> str:
         widget = self.app.query_one(f"#{name}", Static)
-        return str(widget.render()) if widget.display else ""
+        return str(widget.render()) if widget.display and widget.parent.display else ""
 
     async def rests(self) -> None:
         await self.until(lambda: re.search(r"tokens( · took \d+ s)?$", self.shown("status")) is not None)
@@ -224,6 +224,26 @@ async def test_half_a_line_answers_no_question(sit_down, script: list[str], repo
         await person.press("enter")
         await person.until("well")
         assert person.line.text == "a" and not (repo / "made").exists()
+
+
+async def test_nothing_is_permitted_before_its_end_was_shown(sit_down, script: list[str], repo: Path) -> None:
+    command = "cat > made <<'END'\n" + "".join(f"line {n}\n" for n in range(43)) + "END\ntouch last"
+    async with sit_down() as person:
+        await person.rests()
+        script += [call_text("bash", command=command), "well"]
+        person.submit_and_begin("go", "y", draft="")
+        await person.until(lambda: "touch last" in person.shown("question"))
+        asking = person.app.query_one("#asking")
+        await person.until(lambda: asking.max_scroll_y > 0)
+        for _ in range(9):
+            await person.type("y")
+            if asking.scroll_offset.y == asking.max_scroll_y:
+                break
+            await person.until(lambda: "PageDown" in str(asking.border_subtitle))
+            assert not (repo / "made").exists() and person.shown("question")
+            await person.press("pagedown")
+        await person.until("well")
+        assert (repo / "last").exists()
 
 
 async def test_lines_history_and_completion(sit_down, script: list[str], repo: Path) -> None:

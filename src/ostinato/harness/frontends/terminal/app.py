@@ -21,6 +21,8 @@ from typing import Any, ClassVar
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.widget import Widget
 from textual.widgets import Static
 
 from ostinato.harness.client import GatewayRefused, Reply
@@ -43,6 +45,7 @@ from ostinato.harness.frontends.terminal.earlier import EarlierSessions
 from ostinato.harness.frontends.terminal.hang_up import hung_up
 from ostinato.harness.frontends.terminal.history import LineHistory
 from ostinato.harness.frontends.terminal.line import Choices, PromptLine
+from ostinato.harness.frontends.terminal.look import CSS, GREETING
 from ostinato.harness.frontends.terminal.memory import settle
 from ostinato.harness.frontends.terminal.status import FRAME_S, Activity, status
 from ostinato.harness.frontends.terminal.story import Story
@@ -53,24 +56,10 @@ from ostinato.harness.users import CHOICES, UNCLEAR, Grant, PermissionRequest, g
 from ostinato.harness.workspace.workbench import Options, Workbench
 
 DONE = 0
-GREETING = (
-    "What shall I do? / lists commands, @ names a file, Ctrl-J begins a line, Ctrl-O opens what is folded; "
-    "Ctrl-C stops the agent, and leaves when it rests."
-)
+PERMISSION = "permission"
+"""The title over a request for permission."""
 MOST_FILES = 50_000
 """The files that are completed."""
-CSS = """
-Screen { background: $background; }
-#story { height: 1fr; padding: 0 1; }
-#plan, #question, #queue, #found, #sessions { height: auto; padding: 0 1; display: none; }
-#plan { max-height: 30%; border-top: solid $primary; }
-#question { max-height: 50%; border: round $warning; border-title-color: $warning; overflow-y: auto; }
-#queue { max-height: 6; color: $text-muted; }
-#found { max-height: 10; }
-#sessions { max-height: 50%; border: round $primary; }
-#line { border-top: solid $primary 50%; }
-#status { height: 1; background: $panel; padding: 0 1; }
-"""
 
 
 class CodeApp(App[int]):
@@ -112,7 +101,8 @@ class CodeApp(App[int]):
     def compose(self) -> ComposeResult:
         yield Story(id="story")
         yield Static(id="plan", markup=False)
-        yield Static(id="question", markup=False)
+        with VerticalScroll(id="asking", can_focus=False):
+            yield Static(id="question", markup=False)
         yield EarlierSessions(id="sessions")
         yield Static(id="queue", markup=False)
         choices = Choices(id="found")
@@ -122,7 +112,6 @@ class CodeApp(App[int]):
 
     async def on_mount(self) -> None:
         self._telling.story = self.query_one("#story", Story)
-        self.query_one("#question", Static).border_title = "a question"
         self._line.focus()
         self.set_interval(FRAME_S, self._tick)
         self._work = asyncio.ensure_future(self._guarded(self._begin))
@@ -145,12 +134,24 @@ class CodeApp(App[int]):
 
     async def on_prompt_line_submitted(self, event: PromptLine.Submitted) -> None:
         if self._pending_answer is not None and not self._pending_answer.done():
-            self._pending_answer.set_result(event.text)
+            # After the next refresh the question has its size: what is typed ahead permits nothing unseen.
+            self.call_after_refresh(self._answered, self._pending_answer, event.text)
         elif event.text.strip() and (self._work is None or self._work.done()):
             self._start(event.text)
         elif event.text.strip():
             self._queue.append(event.text)
             self._show_queue()
+
+    def _answered(self, pending: asyncio.Future[str], text: str) -> None:
+        """Give the answer to who waits for it; but what was not shown to its end is not permitted."""
+        grant, asking = grant_of(text), self.query_one("#asking", VerticalScroll)
+        unread = asking.max_scroll_y - asking.scroll_offset.y
+        if pending.done():
+            return
+        if asking.border_title == PERMISSION and grant is not None and grant.permits and unread > 0:
+            asking.border_subtitle = f"{unread} more lines: PageDown shows them, then answer"
+        else:
+            pending.set_result(text)
 
     def _start(self, text: str) -> None:
         self._work = asyncio.ensure_future(self._guarded(lambda: self._take(text)))
@@ -181,8 +182,9 @@ class CodeApp(App[int]):
         self.query_one("#story", Story).toggle_newest()
 
     def action_page(self, by: int) -> None:
-        story = self.query_one("#story", Story)
-        story.scroll_relative(y=by * max(1, story.size.height - 2), animate=False)
+        asked = self._pending_answer is not None
+        place = self.query_one("#asking" if asked else "#story", Widget)
+        place.scroll_relative(y=by * max(1, place.size.height - 2), animate=False)
 
     async def close(self) -> None:
         """Close the session. Call it after the app has left the screen."""
@@ -308,23 +310,24 @@ class CodeApp(App[int]):
 
     async def permit(self, request: PermissionRequest) -> Grant:
         lines = [*question_of(request), CHOICES]
-        while (grant := grant_of(await self._ask("\n".join(lines), "permission"))) is None:
+        while (grant := grant_of(await self._ask("\n".join(lines), PERMISSION))) is None:
             lines = [UNCLEAR, *question_of(request), CHOICES]
         return grant
 
     async def _ask(self, question: str, title: str) -> str:
         """Ask, with an empty line: what was half typed before is set aside, so that it answers nothing."""
-        shown, draft = self.query_one("#question", Static), self._line.text
+        asking, draft = self.query_one("#asking", VerticalScroll), self._line.text
         self._line.put("")
-        shown.border_title = title
-        shown.update(Text(visible(question)))
-        shown.display = True
+        asking.border_title, asking.border_subtitle = title, "PageDown and PageUp move in it"
+        self.query_one("#question", Static).update(Text(visible(question)))
+        asking.scroll_home(animate=False)
+        asking.display = True
         self._do("waits for your answer", moves=False)
         self._pending_answer = asyncio.get_running_loop().create_future()
         try:
             answer = await self._pending_answer
         finally:
-            self._pending_answer, shown.display = None, False
+            self._pending_answer, asking.display = None, False
             self._line.put("\n".join(part for part in (self._line.text, draft) if part))
         self.say(f"? {question}\n> {answer}", "yellow")
         return answer

@@ -41,14 +41,19 @@ def diff_of(edit: Edit) -> str:
     except UnicodeDecodeError:
         return f"--- {edit.path}\n+++ {edit.path}\nnot a text\n"
     names = (edit.path if edit.before is not None else "/dev/null", edit.path)
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), *names, lineterm="")
+    lines = difflib.unified_diff(_lines(before), _lines(after), *names, lineterm="")
     return "".join(f"{line}\n" for line in lines)
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines as git counts them, which end with a newline and with nothing else."""
+    return text.removesuffix("\n").split("\n") if text else []
 
 
 def rows(diff: str) -> Iterator[DiffLine]:
     """Yield the lines of a unified diff, as git or difflib writes it, numbered as they are in the file."""
     path, old, new, within = "", 0, 0, False
-    for line in visible(diff).splitlines():
+    for line in _lines(visible(diff)):
         if hunk := HUNK.match(line):
             old, new, within = int(hunk[1]), int(hunk[2]), True
             yield DiffLine(kind="@", number=None, text=hunk[3].strip(), path=path)
