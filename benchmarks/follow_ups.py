@@ -20,9 +20,8 @@ import numpy as np
 from fuzz.agreement import agreement
 
 from ostinato.loop.stages.follow_ups import KEY
-from ostinato.rewards.follow_ups.baseline import dissatisfaction, ruled
+from ostinato.rewards.follow_ups.baseline import LabelledLine, dissatisfaction, labelled_lines, ruled
 from ostinato.rewards.follow_ups.judge import ModelJudge
-from ostinato.rewards.follow_ups.lines import LabelledLine, labelled_lines
 from ostinato.rewards.naive_bayes import NaiveBayes
 
 LINES = labelled_lines()

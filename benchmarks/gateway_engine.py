@@ -34,8 +34,7 @@ from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.gateway.access.keys import hash_key
 from ostinato.model.families import Renderer, load_renderer
 from ostinato.store import Store
-from ostinato.store.wire import request_to_json
-from ostinato.types import Arm, GenerateRequest
+from ostinato.types import Arm, GenerateRequest, to_json
 from ostinato.web.secret import ENGINE_SECRET, bearer
 
 TOKEN_S = 0.01
@@ -59,7 +58,7 @@ class Sides:
             stop_ids=self._renderer.stop_ids,
             max_tokens=sampled,
         )
-        body, headers = request_to_json(request), self._secret
+        body, headers = to_json(request), self._secret
         async with self._http.post(self._engine + "/generate", json=body, headers=headers) as response:
             assert response.status == 200, await response.text()
             return len((await response.json())["ids"])

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from ostinato.train.config import PolicyConfig
+from ostinato.train.losses import policy_gradient_loss
 from ostinato.train.objective.corrections import correction_of
-from ostinato.train.objective.loss import policy_gradient_loss
 
 BETAS = (0.9, 0.95)
 """The learner's own."""

@@ -142,7 +142,7 @@ def truth(here: Repository, edit: FollowedEdit) -> str:
 
 def reported(reporter: EditReporter, edit: str) -> str:
     """Return the last verdict on an edit in the journal."""
-    signals = [e["signal"] for e in reporter.journal.entries() if "signal" in e and e["edit"] == edit]
+    signals = [e["kind"] for e in reporter.journal.entries() if "kind" in e and e["edit"] == edit]
     return signals[-1].removeprefix("edit_") if signals else ""
 
 

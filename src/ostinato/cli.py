@@ -104,7 +104,7 @@ COMMANDS: Mapping[str, tuple[str, Register]] = {
     "keys": ("who may call the gateway", _ACCOUNTS),
     "consent": ("whose sessions may be trained on: opt-in, organisation and user", _ACCOUNTS),
     "purge": ("remove a user's data, and name what was trained on it", _ACCOUNTS),
-    "store": ("see, migrate, compact and expire a record", _in("ostinato.store.commands")),
+    "store": ("see, compact and expire a record", _in("ostinato.store.commands")),
     "doctor": ("try every sandbox backend and what it needs on this machine", _doctor),
     "weights": ("import a model; list, collect and mirror versions", _in("ostinato.loop.weights")),
 }

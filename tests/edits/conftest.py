@@ -167,7 +167,7 @@ class Desk:
 
     @property
     def signals(self) -> list[str]:
-        return [entry["signal"] for entry in self.journal if "signal" in entry]
+        return [entry["kind"] for entry in self.journal if "kind" in entry]
 
 
 def run_git(root: Path, *arguments: str, check: bool = True) -> str:

@@ -13,8 +13,7 @@ from tests.watchdog import watched
 
 from ostinato.engine.base import EngineError, InvalidRequestError, PromptTooLongError
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
-from ostinato.store.wire import request_to_json
-from ostinato.types import GenerateRequest
+from ostinato.types import GenerateRequest, to_json
 from ostinato.web.secret import bearer
 
 FAILURES = {
@@ -53,7 +52,7 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 async def test_the_status_of_a_failure_says_whose_fault_it_is(
     session: aiohttp.ClientSession, why: str, status: int, stream: bool
 ) -> None:
-    body: dict[str, Any] = request_to_json(request(1)) | {"request_id": why, "stream": stream}
+    body: dict[str, Any] = to_json(request(1)) | {"request_id": why, "stream": stream}
     async with session.post("/generate", json=body) as response:
         error = (await response.json())["error"]
         assert (response.status, error["status"]) == (status, status)

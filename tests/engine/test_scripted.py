@@ -6,8 +6,15 @@ from tests.engine.toolbox import request
 
 from ostinato.engine.base import EngineError, InvalidRequestError
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
-from ostinato.store.wire import abilities_from_json, completion_from_json, request_to_json
-from ostinato.types import TEACHER_VERSION, Abilities, FinishReason, GenerateRequest
+from ostinato.types import (
+    TEACHER_VERSION,
+    Abilities,
+    Completion,
+    FinishReason,
+    GenerateRequest,
+    from_json,
+    to_json,
+)
 
 
 async def echo(asked: GenerateRequest) -> tuple[int, ...]:
@@ -27,13 +34,13 @@ async def test_a_completion_has_the_tokens_of_the_policy() -> None:
 async def test_it_serves_the_same_http() -> None:
     running = await serve_scripted(ScriptedEngine(echo))
     async with aiohttp.ClientSession(running.url) as session:
-        body = request_to_json(request(1, prompt_ids=(5, 6), stop_ids=(0,)))
+        body = to_json(request(1, prompt_ids=(5, 6), stop_ids=(0,)))
         async with session.post("/generate", json=body) as response:
-            assert completion_from_json(await response.json()).ids == (5, 6, 0)
+            assert from_json(Completion, await response.json()).ids == (5, 6, 0)
         async with session.get("/healthz") as response:
             health = await response.json()
             assert health["version"] == TEACHER_VERSION
-            assert abilities_from_json(health["abilities"]) == Abilities()
+            assert from_json(Abilities, health["abilities"]) == Abilities()
         async with session.post("/load", json={"version": 3}) as response:
             assert response.status == 409
     await running.close()

@@ -22,8 +22,8 @@ from ostinato.engine.server import main
 from ostinato.model.checkpoint import save
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.store import Objects
-from ostinato.store.wire import completion_from_json, request_to_json
 from ostinato.sync import Publisher
+from ostinato.types import Completion, from_json, to_json
 from ostinato.web.secret import ENGINE_SECRET, bearer
 
 SIZES: dict[str, Any] = {"vocab_size": 270, "experts": 4}
@@ -97,15 +97,15 @@ async def test_it_generates_streams_and_names_bad_requests(checkpoint: Path) -> 
     async with serving(checkpoint) as (session, process):
         health = await get(session, "/healthz")
         assert health["version"] == 1 and health["abilities"]["context"] == 128
-        body = request_to_json(request(3))
+        body = to_json(request(3))
         status, answer = await post(session, "/generate", body)
-        whole = completion_from_json(answer)
+        whole = from_json(Completion, answer)
         assert status == 200 and len(whole.ids) == 12 and whole.routes is not None
         async with session.post("/generate", json=body | {"stream": True}) as response:
             lines = [json.loads(line) async for line in response.content]
-        assert tuple(line["id"] for line in lines[:-1]) == whole.ids == completion_from_json(lines[-1]).ids
+        assert tuple(line["id"] for line in lines[:-1]) == whole.ids == from_json(Completion, lines[-1]).ids
         assert (await post(session, "/generate", {"prompt_ids": 3}))[0] == 400
-        status, answer = await post(session, "/generate", request_to_json(request(3, length=128)))
+        status, answer = await post(session, "/generate", to_json(request(3, length=128)))
         assert status == 400 and answer["error"]["type"] == "PromptTooLongError"
         status, answer = await post(session, "/load", {"version": 2})
         assert status == 409 and "--objects" in answer["error"]["message"]
@@ -113,18 +113,18 @@ async def test_it_generates_streams_and_names_bad_requests(checkpoint: Path) -> 
         waiting = asyncio.create_task(post(session, "/generate", body))
         assert not (await asyncio.wait([waiting], timeout=0.2))[0]
         assert await post(session, "/resume", {}) == (200, {"paused": False})
-        assert completion_from_json((await waiting)[1]).ids == whole.ids
+        assert from_json(Completion, (await waiting)[1]).ids == whole.ids
         process.send_signal(signal.SIGTERM)
         assert await process.wait() == 0
 
 
 async def test_a_client_that_goes_away_frees_its_slot(checkpoint: Path) -> None:
     async with serving(checkpoint, "--slots", "1") as (session, _):
-        body = request_to_json(request(3, max_tokens=118)) | {"stream": True}
+        body = to_json(request(3, max_tokens=118)) | {"stream": True}
         response = await session.post("/generate", json=body)
         await response.content.readline()
         response.close()
-        status, _ = await post(session, "/generate", request_to_json(request(4)))
+        status, _ = await post(session, "/generate", to_json(request(4)))
         assert status == 200
         assert (await get(session, "/stats"))["running"] == 0
 
@@ -139,7 +139,7 @@ async def test_it_follows_what_is_published_while_it_samples(checkpoint: Path, t
             count = 0
             while (await get(session, "/healthz"))["version"] < version:
                 asked = [request(i, max_tokens=100) for i in range(20)]
-                bodies = [post(session, "/generate", request_to_json(one)) for one in asked]
+                bodies = [post(session, "/generate", to_json(one)) for one in asked]
                 assert {status for status, _ in await asyncio.gather(*bodies)} == {200}
                 count += 20
             return count
@@ -162,7 +162,7 @@ async def test_a_flipped_bit_in_a_delta_leaves_the_old_version(checkpoint: Path,
     added = [path for path in objects.glob("weights/parts/*/*") if path not in parts]
     async with serving(checkpoint, "--objects", str(objects)) as (session, _):
         assert await post(session, "/load", {"version": 2}) == (200, {"version": 2})
-        before = await post(session, "/generate", request_to_json(request(3, temperature=0.0)))
+        before = await post(session, "/generate", to_json(request(3, temperature=0.0)))
         for part in added:  # the delta, and the anchor that could stand in for it
             content = bytearray(part.read_bytes())
             content[len(content) // 2] ^= 1
@@ -170,7 +170,7 @@ async def test_a_flipped_bit_in_a_delta_leaves_the_old_version(checkpoint: Path,
         status, answer = await post(session, "/load", {"version": 3})
         assert status == 409 and "version 3 was refused" in answer["error"]["message"]
         assert (await get(session, "/healthz"))["version"] == 2
-        after = await post(session, "/generate", request_to_json(request(3, temperature=0.0)))
+        after = await post(session, "/generate", to_json(request(3, temperature=0.0)))
         assert after[1]["ids"] == before[1]["ids"]
         assert (await get(session, "/stats"))["refused"] == 1
         status, answer = await post(session, "/load", {"version": 9})
@@ -180,17 +180,17 @@ async def test_a_flipped_bit_in_a_delta_leaves_the_old_version(checkpoint: Path,
 async def test_after_kill_9_a_new_one_serves_the_head(checkpoint: Path, tmp_path: Path) -> None:
     objects = published(tmp_path, 1, 2)
     async with serving(checkpoint, "--objects", str(objects), "--version", "2") as (session, process):
-        before = await post(session, "/generate", request_to_json(request(3)))
-        pending = asyncio.create_task(post(session, "/generate", request_to_json(request(4, max_tokens=118))))
+        before = await post(session, "/generate", to_json(request(3)))
+        pending = asyncio.create_task(post(session, "/generate", to_json(request(4, max_tokens=118))))
         await asyncio.sleep(0.02)
         process.kill()
         await process.wait()
         with pytest.raises(aiohttp.ClientError):
-            await post(session, "/generate", request_to_json(request(4)))
+            await post(session, "/generate", to_json(request(4)))
         await asyncio.gather(pending, return_exceptions=True)
     async with serving(checkpoint, "--objects", str(objects), "--version", "2") as (session, _):
         assert (await get(session, "/healthz"))["version"] == 2
-        after = await post(session, "/generate", request_to_json(request(3)))
+        after = await post(session, "/generate", to_json(request(3)))
         assert after[1]["ids"] == before[1]["ids"]
 
 

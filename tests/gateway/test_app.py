@@ -183,7 +183,7 @@ async def test_feedback_that_fits_nothing_is_refused(chat, http, gateway: str) -
     kept = {"session_id": "s1", "kind": "edit_kept", "value": True}
     cases = [
         (kept | {"session_id": "nobody"}, {}, 404, "unknown session 'nobody'"),
-        (kept | {"kind": "liked"}, {}, 422, "kind must be one of ending, hidden_tests"),
+        (kept | {"kind": "liked"}, {}, 422, "kind: expected one of ending, hidden_tests"),
         (kept, OTHER, 403, "belongs to another user"),
     ]
     for body, headers, status, message in cases:

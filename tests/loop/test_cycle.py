@@ -31,8 +31,7 @@ from ostinato.loop.folder import open_run
 from ostinato.loop.results import Admission, Champion, Cycled
 from ostinato.loop.run import START, Run
 from ostinato.loop.show import Show
-from ostinato.loop.stages.held_out_tasks import HeldOutTasks
-from ostinato.loop.stages.measure import measure
+from ostinato.loop.stages.measure import HeldOutTasks, measure
 from ostinato.loop.stages.prepare import load_wire, prepare
 from ostinato.loop.stages.problems import held_out
 from ostinato.loop.stages.suite import suite_of

@@ -10,7 +10,7 @@ from tests.store.builders import session, start_python
 from ostinato.config import ConfigError, load
 from ostinato.loop.config import BenchConfig, LiveConfig, RunConfig, ScheduleConfig
 from ostinato.loop.folder import Opened, OwnedError, RunError, open_run, owned
-from ostinato.loop.placement.engines import EnginesConfig
+from ostinato.loop.placement.config import EnginesConfig
 from ostinato.loop.results import Published, Taught
 from ostinato.loop.run import Run, write_whole
 from ostinato.store import StoreError

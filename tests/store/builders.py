@@ -30,8 +30,6 @@ INTS = st.integers(-(2**31), 2**31 - 1)
 FLOATS32 = st.floats(allow_nan=False, width=32)
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-LAYOUT_14 = "ALTER TABLE groups DROP COLUMN person; ALTER TABLE groups DROP COLUMN weight;"
-"""What makes the tables of the newest layout those of layout 14, but for its number."""
 
 
 def columns(names: dict[str, st.SearchStrategy]) -> st.SearchStrategy[dict[str, tuple]]:

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 from tests.databases import run_sql
-from tests.store.builders import LAYOUT_14, group, session, turn, version
+from tests.store.builders import group, session, turn, version
 from tests.store.old_record import STAY, fill
 
 from ostinato.cli import main
 from ostinato.store import Ledger, Store
 from ostinato.store.config import shown
 from ostinato.store.settled import Stays
-from ostinato.store.sql.database import layout_of
 from ostinato.store.sql.schema import SCHEMA
 
 
@@ -58,23 +57,22 @@ def test_an_expiry_is_shown_before_it_is_done(
     assert asked(capsys, *words, "--uncollected")["sessions"] == 1
 
 
-def test_an_older_layout_is_migrated_when_it_is_told_to(
+def test_a_record_of_an_older_layout_is_only_looked_at(
     store: Store, place: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    store.close()
-    old = f"{LAYOUT_14} DROP TABLE holds; DROP TABLE samplers;"
-    run_sql(place, f"{old} UPDATE counters SET value = 13 WHERE name = 'schema'")
-    assert asked(capsys, "info", "--store", place) == {"layout": 13, "newest": SCHEMA, "store": shown(place)}
-    assert asked(capsys, "migrate", "--store", place)["migrated"] is False and layout_of(place) == 13
-    assert asked(capsys, "migrate", "--store", place, "--yes")["migrated"] is True
-    assert layout_of(place) == SCHEMA
-    assert asked(capsys, "migrate", "--store", place, "--yes")["migrated"] is False
+    store.record([turn(0)], sessions=[session()])
+    run_sql(place, f"UPDATE counters SET value = {SCHEMA - 1} WHERE name = 'schema'")
+    for words in (["compact", "--older-than", "0", "--yes"], ["expire", "--older-than", "0", "--yes"]):
+        assert main(["store", *words, "--store", place]) == 2
+        assert f"has layout {SCHEMA - 1}, this version of ostinato reads {SCHEMA}" in capsys.readouterr().err
+    found = asked(capsys, "info", "--store", place)
+    assert found == {"layout": SCHEMA - 1, "reads": SCHEMA, "store": shown(place)}
+    assert store.turns("s1") == [turn(0)]
 
 
 def test_a_record_that_is_not_there_is_not_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words in (
         ["info"],
-        ["migrate", "--yes"],
         ["compact", "--older-than", "1", "--yes"],
         ["expire", "--older-than", "1"],
     ):

@@ -1,10 +1,8 @@
-"""The figures of steps in the store, also one of the layout before, and what it says of their batches."""
+"""The figures of steps in the store, and what it says of their batches."""
 
-from contextlib import closing
 from dataclasses import replace
 
-from tests.databases import run_sql
-from tests.store.builders import LAYOUT_14, group, session, turn
+from tests.store.builders import group, session, turn
 
 from ostinato.store import Ledger, Store
 from ostinato.store.steps import add_step, dropped_so_far, newest_rewards, steps
@@ -21,22 +19,6 @@ def test_steps_are_kept_in_the_order_of_versions_and_once(store: Store) -> None:
     for figures in (third, FIGURES, replace(third, loss=9.0)):
         add_step(store, figures)
     assert steps(store) == [FIGURES, third] and steps(store, after=1) == [third]
-
-
-def test_a_store_of_the_layout_without_steps_is_read_on(place: str) -> None:
-    with closing(Store.open(place)) as store:
-        store.record([turn(0)], sessions=[session()])
-        Ledger(store).offer(group("a"))
-    run_sql(
-        place,
-        f"{LAYOUT_14} DROP TABLE steps; ALTER TABLE groups DROP COLUMN trees;"
-        "UPDATE counters SET value = 11 WHERE name = 'schema';",
-    )
-    with closing(Store.open(place)) as store:
-        assert steps(store) == []
-        add_step(store, FIGURES)
-        assert steps(store) == [FIGURES]
-        assert Ledger(store).claim(4, 1, 0) == [group("a")]
 
 
 def test_a_group_keeps_which_sessions_are_behind_its_rewards(store: Store) -> None:

@@ -46,6 +46,7 @@ from ostinato.types import (
     State,
     StepFigures,
     Turn,
+    from_json,
 )
 
 MakeSample = Callable[..., Sample]
@@ -203,7 +204,8 @@ def test_a_line_tells_how_the_step_went(bench: Bench) -> None:
     line = bench.lines()[-1]
     assert line["sessions"] == 4 and line["rows"] == 2 and line["reward"] == 0.5 and line["staleness"] == 0
     assert line["best"] == 0.5 and line["k1"] is None and line["lengths"]["most"] >= 2
-    assert steps(bench.store) == [StepFigures.from_json(line)]
+    del line["weights"]
+    assert steps(bench.store) == [from_json(StepFigures, line)]
 
 
 def test_groups_that_are_too_old_are_dropped_and_accounted(bench: Bench) -> None:
@@ -409,7 +411,7 @@ def test_a_group_that_cannot_be_trained_on_is_dropped_with_its_reason_and_the_re
     learner = bench.learner(LearnerConfig(groups=4))
     learner.run(1, never)
     assert [row.batch for row in bench.store.versions()] == [(), (good, other)]
-    line = StepFigures.from_json(bench.lines()[-1])
+    line = steps(bench.store)[-1]
     assert line.dropped == {NO_GRADIENT: 1, BEYOND_CONTEXT: 1} and line.sessions == 4
     assert dropped_so_far(bench.store) == {
         f"dropped: {NO_GRADIENT}": 1,

@@ -1,8 +1,4 @@
-"""The line of a step survives JSON, and gives its numbers by path."""
-
-import json
-
-import pytest
+"""The figures of a step give their numbers by path."""
 
 from ostinato.types import GapFigures, KindFigures, Percentiles, StepFigures
 
@@ -33,23 +29,13 @@ FIGURES = StepFigures(
 )
 
 
-def test_the_line_comes_back_as_it_was() -> None:
-    assert StepFigures.from_json(json.loads(json.dumps(FIGURES.to_json()))) == FIGURES
-
-
-def test_the_line_tells_what_follows_from_other_figures() -> None:
-    line = FIGURES.to_json()
-    assert line["idle"] == 0.25 and line["tokens_a_second"] == 20.0
-
-
-@pytest.mark.parametrize("wrong", [{}, {"version": 7}, {**FIGURES.to_json(), "gaps": [{"gap": 1}]}])
-def test_a_line_of_something_else_is_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="not the figures of a step"):
-        StepFigures.from_json(wrong)
-
-
 def test_numbers_are_found_by_their_path() -> None:
     flat = FIGURES.flat()
     assert flat["mismatch/p99"] == 0.5 and flat["gaps/1/effective"] == 0.9 and flat["parts/effort"] == -0.25
-    assert flat["kinds/fix/reward"] == 0.5 and flat["stale_so_far/fix/groups"] == 2.0 and flat["idle"] == 0.25
+    assert (
+        flat["kinds/fix/reward"] == 0.5
+        and flat["stale_so_far/fix/groups"] == 2.0
+        and flat["idle"] == 0.25
+        and flat["tokens_a_second"] == 20.0
+    )
     assert "k1" not in flat and "stale_so_far/fix/reward" not in flat

@@ -37,5 +37,7 @@ def test_the_package_exports_every_public_noun() -> None:
 
 
 def is_public(module: ModuleType, value: object) -> bool:
-    """Return whether `module` itself defines the class `value`."""
-    return isinstance(value, type) and value.__module__ == module.__name__
+    """Return whether `module` itself defines the public class `value`."""
+    return (
+        isinstance(value, type) and value.__module__ == module.__name__ and not value.__name__.startswith("_")
+    )

@@ -24,8 +24,8 @@ from ostinato.engine.vllm.engine import VllmEngine
 from ostinato.model.checkpoint import save
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.store import Objects
-from ostinato.store.wire import completion_from_json, request_to_json
 from ostinato.sync import Publisher, Subscriber
+from ostinato.types import Completion, from_json, to_json
 
 pytestmark = [
     pytest.mark.vllm,
@@ -97,11 +97,11 @@ async def test_it_stands_behind_the_same_http_and_follows_the_store(
     async with aiohttp.ClientSession(running.url) as session:
         async with session.post("/load", json={"version": version}) as response:
             assert (response.status, await response.json()) == (200, {"version": version})
-        async with session.post("/generate", json=request_to_json(sent) | {"stream": True}) as response:
+        async with session.post("/generate", json=to_json(sent) | {"stream": True}) as response:
             lines = [json.loads(line) async for line in response.content]
         async with session.post("/load", json={"version": version + 1}) as response:
             assert response.status == 409
-    reply = completion_from_json(lines[-1])
+    reply = from_json(Completion, lines[-1])
     assert tuple(line["id"] for line in lines[:-1]) == reply.ids
     assert_exact(sent, reply)
     await running.close()

@@ -15,8 +15,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from ostinato.engine.base import Engine, EngineError, LoadRefusedError, RequestError, Token
-from ostinato.store.wire import abilities_to_json, completion_to_json, request_from_json
-from ostinato.types import Completion, Distribution, GenerateRequest
+from ostinato.types import Completion, Distribution, GenerateRequest, from_json, to_json
 from ostinato.web.origin import refusal
 from ostinato.web.secret import ENGINE_SECRET, shows
 
@@ -64,12 +63,10 @@ def create_app(engine: Engine, loader: Loader | None = None, *, secret: str = ""
             return _error(400, "InvalidRequestError", f"not a generate request: {error!r}")
         if streams:
             return await _stream(engine, parsed, request)
-        return web.json_response(completion_to_json(await engine.generate(parsed)))
+        return web.json_response(to_json(await engine.generate(parsed)))
 
     async def healthz(_: web.Request) -> web.Response:
-        return web.json_response(
-            {"version": engine.version, "abilities": abilities_to_json(engine.abilities)}
-        )
+        return web.json_response({"version": engine.version, "abilities": to_json(engine.abilities)})
 
     async def stats(_: web.Request) -> web.Response:
         return web.json_response(engine.stats() | (loader.stats() if loader else {}))
@@ -109,7 +106,8 @@ def create_app(engine: Engine, loader: Loader | None = None, *, secret: str = ""
 def _parse(text: str) -> tuple[GenerateRequest, bool]:
     """Return a request, and True when it wants a stream."""
     body = json.loads(text)
-    return request_from_json(body), bool(body.get("stream"))
+    streams = bool(body.pop("stream", False))
+    return from_json(GenerateRequest, body), streams
 
 
 async def serve(app: web.Application, host: str, port: int) -> Running:
@@ -152,7 +150,7 @@ def _line(event: Token | Completion) -> bytes:
         if event.distribution is not Distribution.TEMPERED:
             line["distribution"] = event.distribution.value
         return _json_line(line)
-    return _json_line(completion_to_json(event))
+    return _json_line(to_json(event))
 
 
 def _json_line(value: object) -> bytes:

@@ -174,7 +174,8 @@ FEEDBACK = _object(
         "kind": KIND,
         "value": {"type": ["boolean", "number", "string", "array", "object"]},
         "turn": TURN,
-        "time": {
+        "received_at": {"type": "null"},
+        "observed_at": {
             "type": ["number", "null"],
             "minimum": YEAR_2000,
             "description": "seconds since the epoch, not in the future",

@@ -52,33 +52,25 @@ class TurnResponse:
             async with AsyncExitStack() as stack:
                 if self._call.identity.turn is not None:
                     await stack.enter_async_context(conversation.order)
-                await (self._streamed if self._call.chat.stream else self._whole)(sender)
+                plan = await stack.enter_async_context(self._turns.turn(self._call))
+                await (self._streamed if self._call.chat.stream else self._whole)(plan, sender)
         except ApiError as error:
             await sender.refuse(error, self._dialect)
         finally:
             conversation.waiting -= 1
 
-    async def _whole(self, sender: "_Sender") -> None:
-        plan = await self._turns.begin(self._call)
-        answer = await self._make(plan) if isinstance(plan, Plan) else plan
+    async def _whole(self, plan: Plan | Answer, sender: "_Sender") -> None:
+        if isinstance(plan, Plan):
+            answer = await self._finish(plan, await self._turns.generate(self._call, plan))
+        else:
+            answer = plan
         body = self._dialect.whole(self._call.chat, answer)
         await sender.start(200, JSON | headers_of(answer.turn) | {"content-length": str(len(body))})
         await sender.body(body, last=True)
 
-    async def _make(self, plan: Plan) -> Answer:
-        try:
-            completion = await self._turns.generate(self._call, plan)
-            return await self._finish(plan, completion)
-        finally:
-            self._turns.end(self._call, plan)
-
-    async def _streamed(self, sender: "_Sender") -> None:
-        plan = await self._turns.begin(self._call)
+    async def _streamed(self, plan: Plan | Answer, sender: "_Sender") -> None:
         if isinstance(plan, Plan):
-            try:
-                await self._stream(plan, sender)
-            finally:
-                self._turns.end(self._call, plan)
+            await self._stream(plan, sender)
             return
         turn = plan.turn
         events = self._events(turn.id, turn.started_at, len(turn.prompt_ids))

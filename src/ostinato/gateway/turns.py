@@ -3,8 +3,8 @@
 import asyncio
 import hashlib
 import time
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 
 from ostinato.gateway.access.identity import Identity
@@ -54,7 +54,7 @@ class Plan:
 
 
 class Turns:
-    """Makes turns: `begin`, then `generate` or `stream`, then `finish`; `end` is called whatever happened."""
+    """Makes turns: within `turn` comes `generate` or `stream`, then `finish`."""
 
     def __init__(
         self,
@@ -75,8 +75,20 @@ class Turns:
         self._recorder = recorder
         self._engines = engines
 
-    async def begin(self, call: ModelCall) -> Plan | Answer:
-        """Plan the turn. Return its recorded answer instead when the client repeats the last turn."""
+    @asynccontextmanager
+    async def turn(self, call: ModelCall) -> AsyncIterator[Plan | Answer]:
+        """Plan a turn for the block, and release its segment and index unless the block recorded it.
+
+        The block gets the recorded answer instead when the client repeats the last turn.
+        """
+        plan = await self._begin(call)
+        try:
+            yield plan
+        finally:
+            if isinstance(plan, Plan):
+                call.conversation.leave(plan.position, plan.index)
+
+    async def _begin(self, call: ModelCall) -> Plan | Answer:
         conversation, chat = call.conversation, call.chat
         async with conversation.lock:
             self._conversations.catch_up(conversation)
@@ -155,10 +167,6 @@ class Turns:
         answer = answer_of(turn, reply)
         await self._commit(call, plan.position, answer, stored)
         return answer
-
-    def end(self, call: ModelCall, plan: Plan) -> None:
-        """Release the plan's segment and index, unless the turn took place."""
-        call.conversation.leave(plan.position, plan.index)
 
     async def _commit(self, call: ModelCall, position: GraphPosition, answer: Answer, stored: Turn) -> None:
         conversation = call.conversation

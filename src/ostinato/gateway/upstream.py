@@ -3,7 +3,6 @@
 import asyncio
 import io
 import logging
-import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
@@ -15,13 +14,19 @@ import orjson
 from ostinato.gateway.errors import ApiError, unavailable
 from ostinato.gateway.offload import offload
 from ostinato.gateway.replicas import Replicas
-from ostinato.store.wire import abilities_from_json, completion_from_json, request_to_json
-from ostinato.types import Abilities, Completion, Distribution, FinishReason, GenerateRequest
+from ostinato.types import (
+    Abilities,
+    Completion,
+    Distribution,
+    FinishReason,
+    GenerateRequest,
+    from_json,
+    to_json,
+)
+from ostinato.web.patience import Patience
 from ostinato.web.secret import ENGINE_SECRET, bearer
 
 log = logging.getLogger(__name__)
-FIRST_WAIT_S = 0.05
-LONGEST_WAIT_S = 1.0
 BYTES_OF_AN_ID = 6
 """The usual length of a token's id in JSON."""
 LINE_BYTES = 2**22
@@ -88,14 +93,14 @@ class EngineClient:
         Raise ApiError 400 for a refused request, 503 when the engine stays away.
         """
         body = await _encoded(request)
-        patience = _Patience(self._patience_s)
+        patience = Patience(self._patience_s)
         while True:
             try:
                 with self._lease(request, pool) as url:
                     async with self._open(url, body) as response:
                         return _completion(await response.read())
             except (*AWAY, _EngineFailedError) as error:
-                await patience.wait(error)
+                await _wait(patience, error)
 
     async def stream(self, pool: Pool, request: GenerateRequest) -> AsyncGenerator[EngineEvent]:
         """Yield tokens as they are sampled, then the Completion; tokens that arrive together are one tuple.
@@ -104,7 +109,7 @@ class EngineClient:
         the logprob and version it was sampled with.
         """
         got: list[SampledToken] = []
-        patience = _Patience(self._patience_s)
+        patience = Patience(self._patience_s)
         while (ready := _already_complete(request, got)) is None:
             before = tuple(got)
             try:
@@ -118,8 +123,8 @@ class EngineClient:
                     raise aiohttp.ClientPayloadError("the engine's stream ended in the middle")
             except (*AWAY, _EngineFailedError) as error:
                 if len(got) > len(before):
-                    patience = _Patience(self._patience_s)
-                await patience.wait(error)
+                    patience = Patience(self._patience_s)
+                await _wait(patience, error)
         yield ready
 
     @contextmanager
@@ -208,7 +213,7 @@ class EngineClient:
             if response.status != 200:
                 return Abilities()
             try:
-                return abilities_from_json(orjson.loads(await response.read())["abilities"])
+                return from_json(Abilities, orjson.loads(await response.read())["abilities"])
             except (ValueError, KeyError, TypeError):
                 return Abilities()
 
@@ -228,22 +233,14 @@ class EngineClient:
 
 async def _encoded(request: GenerateRequest, **more: bool) -> bytes:
     size = BYTES_OF_AN_ID * len(request.prompt_ids)
-    return await offload(size, lambda: orjson.dumps(request_to_json(request) | more))
+    return await offload(size, lambda: orjson.dumps(to_json(request) | more))
 
 
-class _Patience:
-    """The waits between attempts: twice as long each time, until the time is up."""
-
-    def __init__(self, seconds: float) -> None:
-        self._deadline = time.monotonic() + seconds
-        self._next = FIRST_WAIT_S
-
-    async def wait(self, cause: Exception) -> None:
-        if time.monotonic() + self._next > self._deadline:
-            log.warning("the engine stayed away: %r", cause)
-            raise unavailable("the engine is away, try again", "engine_unavailable") from cause
-        await asyncio.sleep(self._next)
-        self._next = min(2 * self._next, LONGEST_WAIT_S)
+async def _wait(patience: Patience, cause: Exception) -> None:
+    """Wait before the next attempt; raises ApiError 503 once the engine has stayed away for too long."""
+    if not await patience.lasts():
+        log.warning("the engine stayed away: %r", cause)
+        raise unavailable("the engine is away, try again", "engine_unavailable") from cause
 
 
 def _continued(request: GenerateRequest, got: tuple[SampledToken, ...]) -> GenerateRequest:
@@ -320,7 +317,7 @@ def _object(line: bytes) -> dict[str, Any]:
 
 def _completion(body: bytes) -> Completion:
     try:
-        return completion_from_json(body)
+        return from_json(Completion, orjson.loads(body))
     except ValueError as error:
         raise _EngineFailedError(f"not a completion: {error}") from error
 

@@ -3,9 +3,7 @@
 The agent has no other way out.
 """
 
-import asyncio
 import json
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -14,10 +12,9 @@ from typing import Any, Self, TypeVar
 import aiohttp
 
 from ostinato.harness.profiles.profile import CORE
-from ostinato.types import Signal, Source, TurnKind
+from ostinato.types import Signal, Source, TurnKind, to_json
+from ostinato.web.patience import Patience
 
-FIRST_WAIT_S = 0.05
-LONGEST_WAIT_S = 1.0
 RETRIED = {502, 503, 504}
 TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=300)
 CONTEXT_CODE = "context_length_exceeded"
@@ -217,14 +214,7 @@ class GatewayClient:
 
     async def signal(self, signal: Signal) -> None:
         """Post one signal; posting it again is harmless. Raises GatewayUnavailable, GatewayRefused."""
-        value = {
-            "session_id": signal.session_id,
-            "kind": signal.kind.value,
-            "value": signal.value,
-            "id": signal.id,
-        }
-        turn = {} if signal.turn is None else {"turn": signal.turn}
-        await self._post("/feedback", json.dumps(value | turn).encode(), {})
+        await self._post("/feedback", json.dumps(to_json(signal)).encode(), {})
 
     async def context(self) -> int:
         """Return the most tokens of prompt and completion that the model reads; 0 where the gateway does not
@@ -260,7 +250,7 @@ class GatewayClient:
             yield response
 
     async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        deadline, wait = time.monotonic() + self._patience_s, FIRST_WAIT_S
+        patience = Patience(self._patience_s)
         while True:
             try:
                 return await attempt()
@@ -270,10 +260,8 @@ class GatewayClient:
                 if error.status not in RETRIED:
                     raise
                 cause = error
-            if time.monotonic() + wait > deadline:
+            if not await patience.lasts():
                 raise GatewayUnavailable(f"{self._base_url} did not answer: {cause}") from cause
-            await asyncio.sleep(wait)
-            wait = min(2 * wait, LONGEST_WAIT_S)
 
     async def _whole(self, path: str, body: bytes, headers: dict[str, str]) -> Reply:
         async with self._open(path, body, headers) as response:

@@ -10,8 +10,7 @@ from ostinato.bench.suite import SuiteError, open_suite
 from ostinato.config import ConfigError
 from ostinato.harness.agent import HarnessConfig
 from ostinato.harness.profiles.profile import PROFILES, profile
-from ostinato.loop.placement.config import PlacementConfig
-from ostinato.loop.placement.engines import EnginesConfig
+from ostinato.loop.placement.config import EnginesConfig, PlacementConfig
 from ostinato.model.config import ModelConfig
 from ostinato.rewards.live.definition import LIVE, LiveDefinition, read_definition
 from ostinato.rewards.practice.definition import PRACTICE, PracticeDefinition, read_practice_definition

@@ -30,10 +30,9 @@ from ostinato.loop.results import (
     Tested,
 )
 from ostinato.loop.stages.follow_ups import read_follow_ups
-from ostinato.loop.stages.held_out_tasks import HeldOutTasks
 from ostinato.loop.stages.hold_out import account_held_out, holding_out
 from ostinato.loop.stages.learn import refine, restore
-from ostinato.loop.stages.measure import measure
+from ostinato.loop.stages.measure import HeldOutTasks, measure
 from ostinato.loop.stages.shadow import shadow
 from ostinato.loop.stages.suite import suite_of
 from ostinato.loop.stages.watch import drifts_of

@@ -11,11 +11,11 @@ from datetime import datetime
 from pathlib import Path
 
 from ostinato.loop.base import Display, Period
-from ostinato.loop.stages.strata import strata_of_people
 from ostinato.loop.trial import ARMS
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.rewards.live.definition import LIVE, LiveDefinition
-from ostinato.store import Store, StoreError
+from ostinato.rewards.requests.strata import request_of, strata
+from ostinato.store import Ledger, Phase, Store, StoreError
 from ostinato.types import Ending, Source
 
 POLL_S = 5.0
@@ -152,3 +152,15 @@ class PeopleTraffic:
 
     def strata(self) -> Mapping[str, str]:
         return strata_of_people(self._store, self._tokenizer)
+
+
+def strata_of_people(store: Store, tokenizer: Tokenizer) -> Mapping[str, str]:
+    """Return the stratum of each ended live session whose prompt is not at its end, by the session's id.
+
+    A session whose first prompt cannot be read is in none; the collection puts such sessions together.
+    """
+    ended = [session.id for session in store.sessions(source=Source.LIVE, ended=True)]
+    phases = Ledger(store).live_prompts(ended)
+    waiting = [id_ for id_ in ended if phases[id_][1] in {None, Phase.RESERVED, Phase.OFFERED}]
+    read = {id_: request_of(turns, tokenizer) for id_, turns in store.turns_of(waiting).items()}
+    return strata({id_: request for id_, request in read.items() if request is not None})

@@ -28,8 +28,7 @@ from ostinato.loop.trial import CHAMPION
 from ostinato.store import Store
 from ostinato.store.accounts import hash_key, new_key
 from ostinato.store.config import refuse_password
-from ostinato.store.wire import abilities_from_json
-from ostinato.types import Abilities, Arm
+from ostinato.types import Abilities, Arm, from_json
 
 
 class ServeModelError(ValueError):
@@ -142,7 +141,7 @@ class _Engine:
     async def of(cls, service: Service) -> "_Engine":
         async with aiohttp.ClientSession() as http, http.get(service.url + "/healthz") as response:
             health = await response.json()
-        abilities = abilities_from_json(health["abilities"])
+        abilities = from_json(Abilities, health["abilities"])
         return cls(url=service.url, version=int(health["version"]), abilities=abilities)
 
     @property

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import aiohttp
@@ -21,7 +22,9 @@ from ostinato.harness.profiles.profile import profile
 from ostinato.harness.providers.search import SearchAt
 from ostinato.loop.base import Display
 from ostinato.loop.config import RunConfig
-from ostinato.loop.placement.choose import open_placement
+from ostinato.loop.placement.base import PlacementError, ServicePlacement
+from ostinato.loop.placement.config import PlacementConfig
+from ostinato.loop.placement.local import LocalPlacement
 from ostinato.loop.results import Counters
 from ostinato.loop.run import START, Run
 from ostinato.loop.services import Service, Services, watch
@@ -279,3 +282,22 @@ async def _search(services: Services, config: RunConfig, run: Run) -> Service | 
         return None
     settings = SearchConfig(cache=run.store_path.with_name("search.db"), store=run.store)
     return await services.start("search", "ostinato.search.server", settings)
+
+
+def open_placement(config: PlacementConfig, directory: Path, *, local_store: bool) -> ServicePlacement:
+    """Return where the services of the run in `directory` live; `local_store` says that one machine alone
+    can open its store.
+
+    Raises PlacementError when Ray is not installed, or no cluster answers.
+    """
+    if config.kind == "local":
+        return LocalPlacement()
+    try:
+        from ostinato.loop.placement.ray import RayPlacement
+    except ModuleNotFoundError as error:
+        if error.name != "ray":
+            raise
+        raise PlacementError(
+            "[placement] kind is ray, which is not installed: pip install 'ostinato[ray]'"
+        ) from error
+    return RayPlacement(config, directory, local_store=local_store)

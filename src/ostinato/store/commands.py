@@ -19,9 +19,6 @@ def register(commands: Any) -> None:
     group = commands.add_parser("store").add_subparsers(required=True, metavar="COMMAND")
     info = _common(group.add_parser("info", help="the layout, and rows and sizes by table and age"))
     info.set_defaults(run=_info)
-    migrate = _common(group.add_parser("migrate", help="bring the tables to the layout of this version"))
-    migrate.add_argument("--yes", action="store_true", help="do it; without, only say what would be done")
-    migrate.set_defaults(run=_migrate)
     compact = _common(group.add_parser("compact", help="remove the ledger's tokens of groups that ended"))
     compact.add_argument(
         "--older-than", type=float, required=True, metavar="DAYS", help="only of sessions begun before that"
@@ -71,8 +68,8 @@ def _info(options: argparse.Namespace) -> int:
     if (place := _place(options)) is None:
         return WRONG
     if (layout := layout_of(place)) != SCHEMA:
-        text = f"layout {layout}; this version of ostinato has {SCHEMA}: `ostinato store migrate`"
-        return _say(options, place, {"layout": layout, "newest": SCHEMA}, [text])
+        text = f"layout {layout}; this version of ostinato reads {SCHEMA} alone"
+        return _say(options, place, {"layout": layout, "reads": SCHEMA}, [text])
     with closing(Store.open(place)) as store:
         found = contents(store)
     lines = [f"layout {layout}"]
@@ -83,25 +80,6 @@ def _info(options: argparse.Namespace) -> int:
         label = "older" if age.days is None else f"up to {age.days} days"
         lines.append(f"  turns {label:<14} {age.turns:>12,} with {age.bytes / MB:,.1f} MB of tokens")
     return _say(options, place, asdict(found), lines)
-
-
-def _migrate(options: argparse.Namespace) -> int:
-    from ostinato.store import Store
-    from ostinato.store.sql.database import layout_of
-    from ostinato.store.sql.schema import SCHEMA
-
-    if (place := _place(options)) is None:
-        return WRONG
-    layout = layout_of(place)
-    done = layout != SCHEMA and options.yes
-    if done:
-        Store.open(place).close()  # which migrates in one transaction
-    words = f"layout {layout}, and {SCHEMA} is the newest"
-    if layout != SCHEMA:
-        words = f"migrated from layout {layout} to {SCHEMA}" if done else f"{words}; {WOULD}"
-    return _say(
-        options, place, {"layout": SCHEMA if done else layout, "newest": SCHEMA, "migrated": done}, [words]
-    )
 
 
 def _place_of_old(options: argparse.Namespace) -> str | None:

@@ -10,7 +10,7 @@ from ostinato.store.sql import schema
 from ostinato.store.sql.chunks import rows_in
 from ostinato.store.sql.row_conversion import reward_of
 from ostinato.store.store import Store
-from ostinato.types import Reward, State, StepFigures
+from ostinato.types import Reward, State, StepFigures, from_json, to_json
 
 UNTRAINED = [phase.value for phase in (Phase.DROPPED, Phase.STALE, Phase.WITHHELD, Phase.WITHDRAWN)]
 """The ends of a prompt that was not trained on."""
@@ -21,7 +21,7 @@ def add_step(store: Store, figures: StepFigures) -> None:
 
     A learner that was killed after it published adds the line of that step once more.
     """
-    row = {"version": figures.version, "figures": json.dumps(figures.to_json(), allow_nan=False)}
+    row = {"version": figures.version, "figures": json.dumps(to_json(figures), allow_nan=False)}
     with store.database.write() as connection:
         connection.execute(store.database.insert_new(schema.steps), row)
 
@@ -31,7 +31,7 @@ def steps(store: Store, *, after: int = -1) -> list[StepFigures]:
     query = select(schema.steps.c.figures).where(schema.steps.c.version > after)
     with store.database.read() as connection:
         rows = list(connection.scalars(query.order_by(schema.steps.c.version)))
-    return [StepFigures.from_json(json.loads(row)) for row in rows]
+    return [from_json(StepFigures, json.loads(row)) for row in rows]
 
 
 def newest_rewards(store: Store, session_ids: Sequence[str]) -> list[Reward]:

@@ -35,13 +35,12 @@ from ostinato.train.base import (
     record_of,
 )
 from ostinato.train.config import LearnerConfig, LearnerProcess
-from ostinato.train.figures.base import Outlet
 from ostinato.train.figures.batch_figures import step_figures
-from ostinato.train.figures.outlets import open_outlets
+from ostinato.train.figures.outlets import Outlet, open_outlets
 from ostinato.train.journal import Journal
 from ostinato.train.opened import opened
 from ostinato.train.process import Stop, run
-from ostinato.types import Group, State, StepFigures
+from ostinato.types import Group, State, StepFigures, from_json, to_json
 
 log = logging.getLogger(__name__)
 POLL_S, LONGEST_POLL_S = 0.02, 0.5
@@ -122,7 +121,7 @@ class Learner:
         self._commit(manifest, note)
         if manifest.version not in {line["version"] for line in self._journal.lines()[-1:]}:
             if note["batch"]:
-                self._tell(StepFigures.from_json(note["line"]))
+                self._tell(from_json(StepFigures, note["line"]))
             self._journal.add(note["line"] | {"weights": manifest.state_root})
         self.version = manifest.version
 
@@ -202,7 +201,7 @@ class Learner:
         note = {
             "batch": [group.id for group in groups],
             "prompts": [group.prompt for group in groups],
-            "line": figures.to_json(),
+            "line": to_json(figures),
             "dropped": dict(stats.dropped),
             "reference": self._began_with,
         }

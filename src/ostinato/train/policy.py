@@ -26,11 +26,10 @@ from ostinato.train.base import (
 from ostinato.train.batch import Row, ScoredRow, Scores, check_routes, with_routes
 from ostinato.train.config import PolicyConfig
 from ostinato.train.figures.measures import measured
-from ostinato.train.losses import next_token_loss
+from ostinato.train.losses import next_token_loss, policy_gradient_loss
 from ostinato.train.objective.corrections import Correction, correction_of
 from ostinato.train.objective.group import BASELINES
 from ostinato.train.objective.k1 import k1_advantages, mean_k1
-from ostinato.train.objective.loss import policy_gradient_loss
 from ostinato.types import Group, Sample
 
 log = logging.getLogger(__name__)

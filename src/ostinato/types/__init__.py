@@ -11,6 +11,7 @@ hashed, compared and shared.
 
 from ostinato.types.abilities import Abilities
 from ostinato.types.access import DEVELOPER, ApiKey, Role
+from ostinato.types.codec import from_json, to_json
 from ostinato.types.ids import call_id, new_id, turn_of_call
 from ostinato.types.release import Arm, Decision, Report, Score, Verdict
 from ostinato.types.reward import PartState, Reward, RewardPart
@@ -40,5 +41,5 @@ __all__ = [
     "KindFigures", "PartState", "Percentiles", "Report", "Reward", "RewardPart", "Role", "Routes", "Sample",
     "Sampling", "Score", "Session", "Signal", "SignalKind", "Source", "State", "StepFigures", "Structure",
     "StructureKind", "Task", "Turn", "TurnKind", "TurnOutline", "Verdict",
-    "call_id", "new_id", "turn_of_call",
+    "call_id", "from_json", "new_id", "to_json", "turn_of_call",
 ]  # fmt: skip

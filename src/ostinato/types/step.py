@@ -1,8 +1,10 @@
 """The figures of one optimizer step: the line of the learner's journal, and a row of the store."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any
+
+from ostinato.types.codec import to_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,36 +124,13 @@ class StepFigures:
         """Trained tokens a second of the step itself, saving and waiting left out."""
         return self.tokens / max(1e-9, self.seconds)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return a JSON object of all figures, those computed from others included."""
-        return {**asdict(self), "idle": self.idle, "tokens_a_second": self.tokens_a_second}
-
-    @classmethod
-    def from_json(cls, line: Mapping[str, Any]) -> Self:
-        """Return the figures that `to_json` wrote down. Raises ValueError for an object that lacks one."""
-        try:
-            own = {each.name: line[each.name] for each in fields(cls) if each.name != "dropped"}
-            own["dropped"] = line.get("dropped", {})  # older lines lack it
-            own["mismatch"], own["lengths"] = _percentiles(own["mismatch"]), _percentiles(own["lengths"])
-            own["gaps"] = tuple(
-                GapFigures(**{**gap, "mismatch": Percentiles(**gap["mismatch"])}) for gap in own["gaps"]
-            )
-            for name in ("kinds", "stale_so_far"):
-                own[name] = {kind: KindFigures(**figures) for kind, figures in own[name].items()}
-            return cls(**own)
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"these are not the figures of a step: {error}") from error
-
     def flat(self) -> dict[str, float]:
         """Return every figure that is a number under its path, such as `mismatch/p99` or `parts/solved`."""
         found: dict[str, float] = {}
-        line = self.to_json() | {"gaps": {str(gap.gap): asdict(gap) for gap in self.gaps}}
-        _flatten(line, "", found)
+        more = {"idle": self.idle, "tokens_a_second": self.tokens_a_second}
+        gaps = {str(gap.gap): to_json(gap) for gap in self.gaps}
+        _flatten(to_json(self) | more | {"gaps": gaps}, "", found)
         return found
-
-
-def _percentiles(value: Mapping[str, float] | None) -> Percentiles | None:
-    return None if value is None else Percentiles(**value)
 
 
 def _flatten(value: Any, path: str, found: dict[str, float]) -> None:

@@ -168,6 +168,10 @@ class GenerateRequest:
     max_tokens: int
     sampling: Sampling = field(default_factory=Sampling)
 
+    def __post_init__(self) -> None:
+        if self.max_tokens < 1:
+            raise ValueError(f"max_tokens: expected at least 1, got {self.max_tokens}")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:

@@ -686,7 +686,7 @@ def test_two_agents_in_one_file_each_have_their_own_outcome(desk) -> None:
     desk.agent("calc.py", both, session="s2")
     desk.write("calc.py", both.replace("return median_of(x, default=None)", "return x[1]"))
     desk.after(900)
-    told = {(entry["session_id"], entry["signal"]) for entry in desk.journal if "signal" in entry}
+    told = {(entry["session_id"], entry["kind"]) for entry in desk.journal if "kind" in entry}
     assert told == {("s1", "edit_reverted"), ("s2", "edit_kept")}
 
 
@@ -697,9 +697,9 @@ def test_an_edit_made_twice_is_two_edits(desk) -> None:
     desk.after(5)
     desk.agent("calc.py", desk.PROPOSED, turn=4)
     desk.after(900)
-    told = [(entry["turn"], entry["signal"]) for entry in desk.journal if "signal" in entry]
+    told = [(entry["turn"], entry["kind"]) for entry in desk.journal if "kind" in entry]
     assert told == [(2, "edit_reverted"), (4, "edit_kept")]
-    assert len({entry["edit"] for entry in desk.journal if "signal" in entry}) == 2
+    assert len({entry["edit"] for entry in desk.journal if "kind" in entry}) == 2
 
 
 def test_a_file_without_a_newline_at_its_end(desk) -> None:

@@ -12,6 +12,7 @@ import pytest
 from ostinato.edits.report.journal import EventJournal
 from ostinato.edits.report.send import BATCH, GatewayAwayError, HttpEventSink, Sent, deliver
 from ostinato.edits.report.settings import Settings, SettingsError, settings, settings_path
+from ostinato.types import Signal, SignalKind, to_json
 
 
 def event(n):
@@ -26,8 +27,17 @@ def event(n):
 
 
 def signal(n, turn=2):
-    told = {"id": f"s{n}", "signal": "edit_kept", "time": 5.0, "session_id": "s1"}
-    return told | {"turn": turn, "edit": "e9"}
+    return to_json(
+        Signal(
+            id=f"s{n}",
+            kind=SignalKind.EDIT_KEPT,
+            value=1.0,
+            observed_at=5.0,
+            session_id="s1",
+            turn=turn,
+            edit="e9",
+        )
+    )
 
 
 @pytest.fixture
@@ -46,8 +56,7 @@ def test_everything_goes_once_and_in_order(journal, gateway) -> None:
     assert deliver(journal, gateway) == Sent(taken=5, refused=0, waiting="")
     assert deliver(journal, gateway) == Sent(taken=0, refused=0, waiting="")
     assert [e["id"] for e in gateway.events] == ["e1", "e2", "e3"]
-    told = {"session_id": "s1", "metric_name": "edit_kept", "value": True, "time": 5.0, "edit": "e9"}
-    assert gateway.feedback == [told | {"id": "s1", "turn": 2}, told | {"id": "s2"}]
+    assert gateway.feedback == [signal(1), signal(2, None)]
     assert [body.count(b"\n") for body in gateway.bodies] == [1, 0, 0, 0]
 
 

@@ -22,9 +22,8 @@ from ostinato.deploy.rotation import part_frozen, tasks_of_gate
 from ostinato.loop.config import live_definition
 from ostinato.loop.results import Champion, Measured, Published
 from ostinato.loop.run import START, Run
-from ostinato.loop.stages.held_out_tasks import HeldOutTasks
 from ostinato.loop.stages.learn import publish
-from ostinato.loop.stages.measure import measure
+from ostinato.loop.stages.measure import HeldOutTasks, measure
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.store import Ledger, Store
 from ostinato.train.batch import ScoredRow

@@ -21,10 +21,10 @@ from tests.loop.placement.test_contract import Settings, answers
 import ostinato
 from ostinato.loop import services as services_module
 from ostinato.loop.placement.base import PlacementError
-from ostinato.loop.placement.choose import open_placement
 from ostinato.loop.placement.config import Needs, PlacementConfig
 from ostinato.loop.run import Run
 from ostinato.loop.services import Service, Services
+from ostinato.loop.workshop import open_placement
 
 pytestmark = pytest.mark.ray
 

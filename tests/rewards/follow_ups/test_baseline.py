@@ -10,8 +10,7 @@ from fuzz.agreement import agreement
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostinato.rewards.follow_ups.baseline import dissatisfaction, ruled, shipped
-from ostinato.rewards.follow_ups.lines import labelled_lines
+from ostinato.rewards.follow_ups.baseline import dissatisfaction, labelled_lines, ruled, shipped
 from ostinato.rewards.naive_bayes import NaiveBayes
 
 LINES = labelled_lines()

@@ -13,12 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import inspect, select, update
 from tests.store.builders import session, start_python, turn
 
 from ostinato.store import Store, StoreError
-from ostinato.store.sql import database, errors, sqlite_file
-from ostinato.store.sql.database import Database
+from ostinato.store.sql import database, errors, schema, sqlite_file
+from ostinato.store.sql.database import Database, layout_of
 from ostinato.store.sql.schema import SCHEMA, counters
 from ostinato.store.sql.sqlite_file import SqliteFile, is_open_elsewhere
 
@@ -77,12 +77,20 @@ def test_a_file_of_another_kind_is_named(tmp_path: Path) -> None:
         Database(tmp_path / "record.db")
 
 
-def test_another_layout_is_refused(place: str) -> None:
-    database = Database(place)
-    with database.write() as connection:
-        connection.execute(update(counters).values(value=SCHEMA + 1))
-    with pytest.raises(StoreError, match=f"has layout {SCHEMA + 1}, this version of ostinato reads {SCHEMA}"):
-        Database(place)
+@pytest.mark.parametrize("layout", [SCHEMA - 1, SCHEMA + 1])
+def test_another_layout_is_refused_and_left_as_it_is(store: Store, place: str, layout: int) -> None:
+    store.record([turn(0)], sessions=[session()])
+    with store.database.write() as connection:
+        connection.execute(update(counters).values(value=layout))
+        schema.steps.drop(connection)  # a table that the other layout lacks
+    message = f"has layout {layout}, this version of ostinato reads {SCHEMA} alone and has changed nothing"
+    with pytest.raises(StoreError, match=message) as refused:
+        Store.open(place)
+    assert str(refused.value).startswith(store.database.where)
+    assert "name another file or database, or read this one with the version" in str(refused.value)
+    with store.database.read() as connection:
+        assert not inspect(connection).has_table(schema.steps.name)
+    assert (layout_of(place), store.sessions(), store.turns("s1")) == (layout, [session()], [turn(0)])
 
 
 def test_a_path_and_its_url_are_the_same_file(tmp_path: Path) -> None:

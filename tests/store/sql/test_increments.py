@@ -1,40 +1,23 @@
-"""Turns are stored as increments and read back whole; damage costs only what was built on it.
-
-Covers store/sql/upgrade.py: a store of the layout before increments is read on.
-"""
+"""Turns are stored as increments and read back whole; damage costs only what was built on it."""
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.databases import NewPlace, run_sql
-from tests.store.builders import LAYOUT_14, group, session, turn
+from tests.store.builders import session, turn
 
-from ostinato.store import Ledger, Store, StoreError, TakenError
-from ostinato.store.ledger.leases import Leases
-from ostinato.store.ledger.slots import Slots
+from ostinato.store import Store, StoreError, TakenError
 from ostinato.store.purge import purge
-from ostinato.types import Completion, FinishReason, Grade, Reward, Routes, Sampling, Signal, SignalKind, Turn
+from ostinato.types import Completion, FinishReason, Turn
 
 IDS = st.lists(st.integers(0, 2), max_size=4).map(tuple)
 """Few ids, so that prompts begin like contexts that they do not continue."""
 STEPS = st.lists(st.tuples(st.integers(-1, 11), IDS, IDS), max_size=12)
 """Of each turn: the turn that it continues or -1, what its prompt adds, and what was sampled."""
-LAYOUT_4 = """
-ALTER TABLE samples DROP COLUMN routes; ALTER TABLE groups DROP COLUMN trees;
-ALTER TABLE rewards DROP COLUMN as_of; DROP TABLE definitions;
-DROP INDEX contexts_of_session;
-ALTER TABLE turns DROP COLUMN structure;
-ALTER TABLE turns DROP COLUMN distribution;
-ALTER TABLE turns DROP COLUMN base;
-ALTER TABLE turns DROP COLUMN length;
-ALTER TABLE turns DROP COLUMN digest;
-CREATE INDEX turns_of_session ON turns (session_id, number);
-UPDATE counters SET value = 4 WHERE name = 'schema';
-"""
 
 
 def turn_after(index: int, prompt: tuple[int, ...], ids: tuple[int, ...], segment: int = 0) -> Turn:
@@ -142,103 +125,3 @@ def test_damage_costs_only_the_turns_built_on_it(
     for each in read["s1"]:
         if each.index in lost:
             assert (each.prompt_ids == () and reason in str(each.untrainable)) or each.index == 4
-
-
-def test_a_store_of_the_layout_before_is_read_on(place: str) -> None:
-    made = conversation(4)
-    made[1] = replace(made[1], sampling=Sampling(temperature=0.0))
-    with store_at(place) as store:
-        store.record(made[:2])
-    whole = b"".join(number.to_bytes(4, "little") for number in made[1].prompt_ids)
-    run_sql(place, f"UPDATE turns SET prompt_ids = x'{whole.hex()}' WHERE number = 1; {LAYOUT_14} {LAYOUT_4}")
-    with closing(Store.open(place)) as store:
-        store.record(made[2:])
-        read = store.turns("s1")
-    assert [each.prompt_ids for each in read] == [each.prompt_ids for each in made]
-    assert [each.completion.distribution.value for each in read] == ["tempered", "model"] + ["tempered"] * 2
-    assert run_sql(place, "SELECT base FROM turns ORDER BY number") == [(None,), (None,), (None,), (2,)]
-
-
-def test_signals_of_forgeable_verdicts_became_their_grade(place: str) -> None:
-    noted = [Signal(session_id="s1", kind=SignalKind.TAMPERED, value=v, observed_at=v) for v in (1.0, 0.0)]
-    with store_at(place) as store:
-        store.record([], noted)
-    run_sql(
-        place,
-        f"{LAYOUT_14} ALTER TABLE samples DROP COLUMN routes;"
-        "ALTER TABLE rewards DROP COLUMN as_of; DROP TABLE definitions;"
-        "ALTER TABLE groups DROP COLUMN trees;"
-        "UPDATE signals SET kind = 'forgeable'; UPDATE counters SET value = 5 WHERE name = 'schema';",
-    )
-    with closing(Store.open(place)) as store:
-        (read,) = store.signals_of(["s1"])["s1"]
-    assert (read.id, read.kind, read.value) == (noted[0].id, SignalKind.GRADE, Grade.FORGEABLE)
-
-
-def test_rewards_of_the_layout_without_a_moment_are_read_on(place: str) -> None:
-    with store_at(place) as store:
-        store.add_rewards((Reward(session_id="s1", definition="old", parts=()),))
-    run_sql(
-        place,
-        f"{LAYOUT_14} ALTER TABLE samples DROP COLUMN routes;"
-        "ALTER TABLE rewards DROP COLUMN as_of; DROP TABLE definitions;"
-        "ALTER TABLE groups DROP COLUMN trees;"
-        "UPDATE counters SET value = 7 WHERE name = 'schema';",
-    )
-    with closing(Store.open(place)) as store:
-        later = Reward(session_id="s1", definition="new", parts=(), as_of=5.0)
-        store.add_rewards((later,))
-        assert store.rewards("s1") == [Reward(session_id="s1", definition="old", parts=()), later]
-
-
-def test_groups_of_the_layout_without_routes_are_read_on(place: str) -> None:
-    older, newer = group("g1"), group("g2", session_id="s2")
-    routed = replace(newer.samples[0], routes=Routes(data=bytes(range(8)), width=2))
-    newer = replace(newer, samples=(routed,))
-    with store_at(place) as store:
-        assert Ledger(store).offer(older)
-    run_sql(
-        place,
-        f"{LAYOUT_14} ALTER TABLE samples DROP COLUMN routes; ALTER TABLE groups DROP COLUMN trees;"
-        "UPDATE counters SET value = 9 WHERE name = 'schema';",
-    )
-    with closing(Store.open(place)) as store:
-        assert Ledger(store).offer(newer)
-        assert Ledger(store).claim(4, 2, 0) == [older, newer]
-
-
-def test_groups_of_the_layout_without_people_are_read_on(place: str) -> None:
-    older, newer = group("g1"), replace(group("g2", session_id="s2"), person="9d1c", weight=0.25)
-    with store_at(place) as store:
-        assert Ledger(store).offer(older)
-    run_sql(place, f"{LAYOUT_14} UPDATE counters SET value = 14 WHERE name = 'schema';")
-    with closing(Store.open(place)) as store:
-        assert Ledger(store).offer(newer)
-        assert Ledger(store).claim(4, 2, 0) == [older, newer]
-
-
-def test_a_store_of_the_layout_without_leases_is_read_on(place: str) -> None:
-    with store_at(place):
-        pass
-    run_sql(
-        place,
-        f"{LAYOUT_14} DROP TABLE samplers; DROP TABLE holds;"
-        "UPDATE counters SET value = 13 WHERE name = 'schema';",
-    )
-    with closing(Store.open(place)) as store:
-        one = Leases(store, "sampler-0", seconds=60.0)
-        one.enter()
-        assert Slots(store, one.owner).plan("p", ["a", "b"]) and one.held() == {"p"}
-
-
-def test_a_store_of_the_layout_without_slots_is_read_on(place: str) -> None:
-    with store_at(place):
-        pass
-    run_sql(
-        place,
-        f"{LAYOUT_14} DROP TABLE slots; ALTER TABLE groups DROP COLUMN trees;"
-        "UPDATE counters SET value = 10 WHERE name = 'schema';",
-    )
-    with closing(Store.open(place)) as store:
-        assert len(Slots(store).plan("p", ["a", "b"])) == 2
-        assert list(Slots(store).open()) == ["p"]

@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 
 from ostinato.train.config import PolicyConfig
-from ostinato.train.losses import token_logprobs
+from ostinato.train.losses import policy_gradient_loss, token_logprobs
 from ostinato.train.objective.corrections import correction_of
-from ostinato.train.objective.loss import policy_gradient_loss
 from ostinato.types import Group, Sample
 
 TOKENS = 3

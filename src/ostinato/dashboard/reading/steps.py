@@ -90,7 +90,7 @@ def _solved(connection: Connection, first: int) -> dict[int, Answer]:
 
 def _measured(figures: StepFigures) -> Answer:
     """Return those figures of a step that are shown and that it has."""
-    told = figures.to_json()
+    flat = figures.flat()
     if figures.mismatch is not None:
-        told |= {"mismatch": figures.mismatch.p50, "mismatch_p99": figures.mismatch.p99}
-    return {name: float(told[name]) for name, _, _ in MEASURED if told.get(name) is not None}
+        flat |= {"mismatch": figures.mismatch.p50, "mismatch_p99": figures.mismatch.p99}
+    return {name: flat[name] for name, _, _ in MEASURED if name in flat}

@@ -90,7 +90,7 @@ def status(repo: RepositoryPaths) -> dict[str, Any]:
     state = Path(state_of(repo))
     journal = EventJournal(state)
     entries = journal.entries()
-    names = Counter(entry.get("name", entry.get("signal")) for entry in entries)
+    names = Counter(entry.get("name", entry.get("kind")) for entry in entries)
     skipped = Counter(e["attributes"]["reason"] for e in entries if e.get("name") == "edit.skipped")
     unsent = sum(line.entry is not None for line in journal.read(journal.sent()))
     errors = state / spool.ERRORS

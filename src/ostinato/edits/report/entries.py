@@ -12,7 +12,7 @@ from typing import Any
 from ostinato.edits.follow.edit import EditVerdict, FollowedEdit
 from ostinato.edits.follow.measure import MeasuredEdit
 from ostinato.edits.report.journal import JournalEntry
-from ostinato.types import SignalKind
+from ostinato.types import Signal, SignalKind, to_json
 
 SALT = "salt"
 LANGUAGES = {
@@ -116,14 +116,17 @@ def of_commit(edit: FollowedEdit, commit: str, at: float, measured: MeasuredEdit
 
 def of_verdict(edit: FollowedEdit, window: str, at: float, verdict: EditVerdict) -> list[JournalEntry]:
     """Return the signal of a new verdict, with `edit.revert` before it when it is one."""
-    signal = {
-        "id": f"{edit.id}/{verdict.value}/{window}",
-        "signal": SignalKind(f"edit_{verdict.value}").value,
-        "time": at,
-        "session_id": edit.session_id,
-        "turn": edit.turn,
-        "edit": edit.id,
-    }
+    signal = to_json(
+        Signal(
+            session_id=edit.session_id,
+            kind=SignalKind(f"edit_{verdict.value}"),
+            value=1.0,
+            observed_at=at,
+            turn=edit.turn,
+            edit=edit.id,
+            id=f"{edit.id}/{verdict.value}/{window}",
+        )
+    )
     if verdict is not EditVerdict.REVERTED:
         return [signal]
     return [_of(edit, "edit.revert", f"/revert/{window}", at, _delay(edit, window, at)), signal]

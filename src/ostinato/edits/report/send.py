@@ -101,8 +101,7 @@ def _batch(journal: EventJournal) -> list[JournalLine]:
     """Return the next lines of one request: up to BATCH events, or one signal."""
     batch: list[JournalLine] = []
     for line in journal.read(journal.sent()):
-        is_signal = line.entry is not None and "signal" in line.entry
-        if is_signal:
+        if line.entry is not None and "kind" in line.entry:
             return batch or [line]
         batch.append(line)
         if len(batch) == BATCH:
@@ -117,9 +116,9 @@ def _post(gateway: EventSink, entries: Sequence[JournalEntry]) -> list[str]:
     """
     if not entries:
         return []
-    signal = entries[0] if "signal" in entries[0] else None
+    signal = "kind" in entries[0]
     path = FEEDBACK if signal else EVENTS
-    lines = [json.dumps(_feedback(signal))] if signal else [json.dumps(entry) for entry in entries]
+    lines = [json.dumps(entry) for entry in entries]
     kind = "application/json" if signal else "application/x-ndjson"
     status, answer = gateway.post(path, "\n".join(lines).encode(), kind)
     if status == http.client.REQUEST_ENTITY_TOO_LARGE and len(entries) > 1:
@@ -161,16 +160,3 @@ def _read(answer: bytes) -> object:
         return json.loads(answer)
     except ValueError:
         return None
-
-
-def _feedback(entry: JournalEntry) -> dict[str, object]:
-    """Return a signal as the body of POST /feedback; `time` may be long before it is sent."""
-    body = {
-        "id": entry["id"],
-        "session_id": entry["session_id"],
-        "metric_name": entry["signal"],
-        "value": True,
-        "time": entry["time"],
-        "edit": entry["edit"],
-    }
-    return body if entry["turn"] is None else body | {"turn": entry["turn"]}

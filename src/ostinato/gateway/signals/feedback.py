@@ -1,37 +1,28 @@
-"""The body of `/feedback`, in TensorZero's words or in ours, and its translation to a Signal.
+"""The body of `/feedback`: a Signal as `types.to_json` writes it, or TensorZero's words for one.
 
-Feedback may come late, and a repetition changes nothing. `time` is when it happened; the gateway adds when it
-received it, so a client that could not reach the gateway for a day reports both correctly. A time less than a
-day ahead comes from a clock that is wrong, and counts as now. One further ahead, or before the year 2000, is
-not in seconds, and is refused.
+Feedback may come late, and a repetition changes nothing. `observed_at` is when it happened; the gateway adds
+when it received it, so a client that could not reach the gateway for a day reports both correctly. A time
+less than a day ahead comes from a clock that is wrong, and counts as now. One further ahead, or before the
+year 2000, is not in seconds, and is refused.
 """
 
 import json
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ostinato.gateway.errors import ApiError
 from ostinato.store.redaction.find import redact
-from ostinato.types import Ending, Signal, SignalKind, new_id
+from ostinato.types import Ending, Signal, SignalKind, from_json, new_id
 
 TEXT_KINDS = {SignalKind.COMMENT, SignalKind.DEMONSTRATION, SignalKind.ERROR}
 FIELDS = {
-    "session_id",
-    "episode_id",
-    "inference_id",
-    "kind",
-    "metric_name",
-    "value",
-    "turn",
-    "edit",
-    "time",
-    "id",
-    "tags",
-    "dryrun",
+    *(each.name for each in fields(Signal) if each.name != "received_at"),
+    *("episode_id", "inference_id", "metric_name", "tags", "dryrun"),
 }
+"""The fields of a Signal but for the time of receipt, which the gateway knows itself, and TensorZero's."""
 A_DAY_S = 86_400.0
 YEAR_2000 = 946_684_800.0
 LARGEST = 1e300
@@ -54,108 +45,97 @@ def parse_feedback(body: object) -> Feedback:
     """Return the checked feedback. Raise ApiError 422 that names the field and the values it may have."""
     if not isinstance(body, dict):
         raise _unprocessable("the body must be a JSON object", None)
-    unknown = sorted(set(body) - FIELDS)
-    if unknown:
+    given = {name: value for name, value in body.items() if value is not None}
+    if unknown := sorted(given.keys() - FIELDS):
         raise _unprocessable(f"unknown field {unknown[0]!r}, use {', '.join(sorted(FIELDS))}", unknown[0])
-    kind = _kind(body.get("kind", body.get("metric_name")))
-    session_id, turn = _about(body)
+    tags, dryrun = _tags(given.pop("tags", {})), given.pop("dryrun", False)
+    if not isinstance(dryrun, bool):
+        raise _unprocessable("dryrun must be true or false", "dryrun")
     now = time.time()
-    signal = Signal(
-        session_id=session_id,
-        kind=kind,
-        value=_value(kind, body.get("value")),
-        observed_at=_time(body.get("time"), now),
-        received_at=now,
-        turn=turn,
-        edit=None if body.get("edit") is None else _text(body, "edit"),
-        id=_text(body, "id") if body.get("id") is not None else new_id(),
+    try:
+        signal = from_json(Signal, {"observed_at": now, "id": new_id()} | _in_our_words(given))
+    except ValueError as error:
+        raise _unprocessable(str(error), str(error).partition(":")[0]) from None
+    _check_texts(signal)
+    checked = replace(
+        signal, value=_value(signal), observed_at=_time(signal.observed_at, now), received_at=now
     )
-    return Feedback(signal=signal, tags=_tags(body.get("tags")), dryrun=_flag(body.get("dryrun"), "dryrun"))
+    return Feedback(signal=checked, tags=tags, dryrun=dryrun)
 
 
-def _about(body: Mapping[str, Any]) -> tuple[str, int | None]:
-    """Return the session and, if one is named, the turn: as `SESSION/TURN`, or by the id of the answer."""
-    inference = body.get("inference_id")
-    if inference is None:
-        return _text(body, "session_id", "episode_id"), _turn(body.get("turn"))
-    if body.get("episode_id") is not None:
-        raise _unprocessable("give either inference_id or episode_id", "inference_id")
-    name = _text(body, "inference_id")
-    prefix = next((each for each in PREFIXES if name.startswith(each)), "")
-    rest = name[len(prefix) :]
+def _in_our_words(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a Signal that TensorZero's fields, or ours, stand for."""
+    named: dict[str, Any] = {}
+    if (name := given.pop("inference_id", None)) is not None:
+        if "episode_id" in given:
+            raise _unprocessable("give either inference_id or episode_id", "inference_id")
+        named["session_id"], named["turn"] = _turn_of(name)
+    for theirs, ours in (("episode_id", "session_id"), ("metric_name", "kind")):
+        if theirs in given:
+            named.setdefault(ours, given.pop(theirs))
+    named = given | named
+    value = named.get("value")
+    if isinstance(value, bool):
+        named["value"] = float(value)
+    if named.get("kind") == SignalKind.DEMONSTRATION and isinstance(value, list | dict):
+        named["value"] = json.dumps(value, ensure_ascii=False)  # TensorZero's content blocks
+    return named
+
+
+def _turn_of(name: object) -> tuple[str, int]:
+    """Return the session and the turn of `SESSION/TURN`, or of the id of an answer."""
+    text = name if isinstance(name, str) else ""
+    prefix = next((each for each in PREFIXES if text.startswith(each)), "")
+    rest = text[len(prefix) :]
     session, _, turn = rest.rpartition("/" if "/" in rest else "-")
     if not session or not turn.isascii() or not turn.isdigit() or len(turn) > 9:
         raise _unprocessable("inference_id must be the id of an answer, or SESSION/TURN", "inference_id")
     return session, int(turn)
 
 
-def _kind(value: object) -> SignalKind:
-    try:
-        return SignalKind(value)  # type: ignore[arg-type]
-    except ValueError:
-        allowed = ", ".join(SignalKind)
-        raise _unprocessable(f"kind must be one of {allowed}", "kind") from None
+def _check_texts(signal: Signal) -> None:
+    for name in ("session_id", "edit", "id"):
+        text = getattr(signal, name)
+        if text is not None and not (1 <= len(text) <= 256 and text.isprintable()):
+            raise _unprocessable(f"{name} must be 1 to 256 characters of text", name)
+    if signal.turn is not None and not 0 <= signal.turn < 2**31:
+        raise _unprocessable("turn must be the index of a turn", "turn")
 
 
-def _text(body: Mapping[str, Any], *names: str) -> str:
-    value = next((body[name] for name in names if body.get(name) is not None), None)
-    if not isinstance(value, str) or not 1 <= len(value) <= 256 or not value.isprintable():
-        raise _unprocessable(f"{names[0]} must be 1 to 256 characters of text", names[0])
-    return value
-
-
-def _value(kind: SignalKind, value: object) -> float | str:
+def _value(signal: Signal) -> float | str:
+    kind, value = signal.kind, signal.value
     if kind is SignalKind.ENDING:
         if value not in list(Ending):
             raise _unprocessable(f"the value of ending must be one of {', '.join(Ending)}", "value")
-        return str(value)
-    if kind is SignalKind.DEMONSTRATION and isinstance(value, list | dict):
-        value = json.dumps(value, ensure_ascii=False)  # TensorZero's content blocks
+        return value
     if kind in TEXT_KINDS:
         if not isinstance(value, str):
             raise _unprocessable(f"the value of {kind.value} must be text", "value")
         return redact(value.encode(errors="replace").decode())
-    if not isinstance(value, bool | int | float) or not -LARGEST < value < LARGEST:
+    if isinstance(value, str) or not -LARGEST < value < LARGEST:
         raise _unprocessable(f"the value of {kind.value} must be a number or a boolean", "value")
-    return float(value)
-
-
-def _time(value: object, now: float) -> float:
-    """Return when it happened: `now` when the client gives no time, or its clock is less than a day ahead."""
-    if value is None:
-        return now
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
-        raise _unprocessable("time must be seconds since the epoch", "time")
-    if not YEAR_2000 <= value <= now + A_DAY_S:
-        when = "in the future" if value > now else "before the year 2000"
-        raise _unprocessable(
-            f"time lies {when}: it must be seconds since the epoch; set the clock, or leave time out", "time"
-        )
-    return min(float(value), now)
-
-
-def _turn(value: object) -> int | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**31:
-        raise _unprocessable("turn must be the index of a turn", "turn")
     return value
 
 
+def _time(observed_at: float, now: float) -> float:
+    """Return when it happened: `now` where the client's clock is less than a day ahead."""
+    if math.isnan(observed_at):
+        raise _unprocessable("observed_at must be seconds since the epoch", "observed_at")
+    if not YEAR_2000 <= observed_at <= now + A_DAY_S:
+        when = "in the future" if observed_at > now else "before the year 2000"
+        raise _unprocessable(
+            f"observed_at lies {when}: it must be seconds since the epoch; set the clock, or leave it out",
+            "observed_at",
+        )
+    return min(observed_at, now)
+
+
 def _tags(value: object) -> dict[str, str]:
-    if value is None:
-        return {}
     if not isinstance(value, dict) or len(value) > MOST_TAGS:
         raise _unprocessable(f"tags must be an object of at most {MOST_TAGS} texts", "tags")
     if not all(isinstance(each, str) and len(each) <= 1024 for pair in value.items() for each in pair):
         raise _unprocessable("tags must be texts of at most 1024 characters", "tags")
     return {name: redact(text) for name, text in value.items()}
-
-
-def _flag(value: object, name: str) -> bool:
-    if value is not None and not isinstance(value, bool):
-        raise _unprocessable(f"{name} must be true or false", name)
-    return bool(value)
 
 
 def _unprocessable(message: str, param: str | None) -> ApiError:

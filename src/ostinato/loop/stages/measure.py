@@ -1,11 +1,13 @@
-"""The benchmark of one version on held-out tasks."""
+"""The benchmark of versions on held-out tasks: those of each gate, and those that no gate sees."""
 
 from collections.abc import Sequence
 
 from ostinato.bench.run import Bench
+from ostinato.deploy.hold_out import sum_on_tasks
+from ostinato.deploy.rotation import part_frozen, tasks_of_gate
 from ostinato.harness.episode import Episode
 from ostinato.loop.base import Shop
-from ostinato.loop.results import Measured
+from ostinato.loop.results import Champion, Measured
 from ostinato.types import Arm, Task
 
 
@@ -30,3 +32,34 @@ async def measure(
 
             measurement = await bench.measure(version, tasks, passes=passes, on_done=count)
         return Measured(measurement=measurement, engine=await shop.counters(engine))
+
+
+class HeldOutTasks:
+    """The held-out tasks of a run, which no trainer sees; `first` is the champion of the first cycle."""
+
+    def __init__(self, shop: Shop, tasks: Sequence[Task], first: Champion) -> None:
+        self._shop = shop
+        self._all = tuple(tasks)
+        self._gates, self._frozen = part_frozen(tasks, shop.config.bench.frozen)
+        self._first = first
+
+    def of_gate(self, cycle: str) -> list[Task]:
+        """Return the tasks of the gate of a cycle."""
+        return tasks_of_gate(self._gates, self._shop.config.bench.gate_share, cycle)
+
+    def is_known(self, cycle: str) -> bool:
+        """Return whether the champion has done the tasks of this gate: when they are all that there are."""
+        return len(self.of_gate(cycle)) == len(self._all)
+
+    async def sum_of_promotions(self, newest: int, promotions: int) -> str:
+        """Return how the newest version compares with the first on the frozen tasks; empty without such."""
+        if not self._frozen:
+            return ""
+        before = await self._shop.stage(
+            "hold-out-tasks", Measured, lambda: self._measured(self._first.version)
+        )
+        after = await self._measured(newest)
+        return sum_on_tasks(before.measurement, after.measurement, promotions)
+
+    async def _measured(self, version: int) -> Measured:
+        return await measure(self._shop, version, self._frozen, passes=self._shop.config.bench.passes)

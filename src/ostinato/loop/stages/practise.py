@@ -3,7 +3,8 @@ synchronous runs, in turns."""
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,6 @@ from ostinato.loop.services import Service, watch
 from ostinato.loop.stages.alongside import alongside
 from ostinato.loop.stages.learn import last_line, start_learner
 from ostinato.loop.stages.sampler import SamplerProcess, totals
-from ostinato.loop.stages.stalled import Stalled
 from ostinato.loop.workshop import ArmEngines, Workshop
 from ostinato.store.ledger.account import state_root
 from ostinato.store.ledger.leases import end_silent
@@ -21,6 +21,35 @@ from ostinato.store.ledger.phases import Phase
 from ostinato.store.ledger.slot_rows import SlotState
 from ostinato.store.ledger.slots import Slots
 from ostinato.types import Arm, State
+
+LIMIT_S = 3600.0
+"""Seconds without a version although a batch is there: the steps of large models take minutes."""
+
+
+class Stalled:
+    """Notices that no version came for too long, although `batch` groups were there all the while."""
+
+    def __init__(
+        self, batch: int, limit_s: float = LIMIT_S, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._batch = batch
+        self._limit_s = limit_s
+        self._clock = clock
+        self._version = -1
+        self._since = clock()
+
+    def notice(self, version: int, groups: int) -> bool:
+        """Return True when the trainer should be started again; then its time begins anew.
+
+        `version` is the newest one, `groups` the number that wait for the trainer or are in its step.
+        """
+        now = self._clock()
+        if version != self._version or groups < self._batch:
+            self._version, self._since = version, now
+        if now - self._since < self._limit_s:
+            return False
+        self._since = now
+        return True
 
 
 async def practise(shop: Workshop) -> Practised:

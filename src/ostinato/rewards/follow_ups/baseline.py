@@ -5,9 +5,10 @@ baseline: it knows English phrases of dissatisfaction, and little of irony or of
 """
 
 import re
+from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
-from ostinato.rewards.follow_ups.lines import labelled_lines
 from ostinato.rewards.naive_bayes import MOST_CHARACTERS, NaiveBayes
 
 ANGRY = re.compile(
@@ -40,3 +41,30 @@ def dissatisfaction(text: str, classifier: NaiveBayes[bool]) -> float:
 def shipped() -> NaiveBayes[bool]:
     """Return the classifier that was fitted on the lines that ship."""
     return NaiveBayes((line.text, line.intended) for line in labelled_lines())
+
+
+FILE = Path(__file__).with_name("lines.tsv")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelledLine:
+    """One follow-up with both labels; True when it shows dissatisfaction.
+
+    >>> LabelledLine(generator="written", intended=True, read=True, text="still red").intended
+    True
+    """
+
+    generator: str
+    intended: bool
+    read: bool
+    text: str
+
+
+@cache
+def labelled_lines() -> tuple[LabelledLine, ...]:
+    """Return all lines that ship."""
+    rows = (line.split("\t", 3) for line in FILE.read_text(encoding="utf-8").splitlines())
+    return tuple(
+        LabelledLine(generator=generator, intended=first == "1", read=second == "1", text=text)
+        for generator, first, second, text in rows
+    )

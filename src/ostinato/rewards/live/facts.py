@@ -11,9 +11,9 @@ from functools import partial
 from statistics import fmean
 
 from ostinato.rewards.live.verdicts import LiveVerdict, verdicts
-from ostinato.rewards.parts.broken import broken
 from ostinato.rewards.parts.effort import concave_effort
 from ostinato.rewards.parts.fact import Fact
+from ostinato.rewards.parts.faults import broken
 from ostinato.rewards.signals import number, without_side_calls
 from ostinato.types import Signal, SignalKind, Turn, TurnOutline
 

@@ -14,16 +14,12 @@ from pathlib import Path
 from ostinato.config import dump, load
 from ostinato.model.families import Renderer
 from ostinato.rewards.definition import DefinitionError
-from ostinato.rewards.parts.broken import broken
-from ostinato.rewards.parts.clarification import needless_questions
 from ostinato.rewards.parts.effort import EffortPrice
 from ostinato.rewards.parts.fact import Fact
+from ostinato.rewards.parts.faults import broken, needless_questions, scope, tampered, unreported
 from ostinato.rewards.parts.hygiene import open_todos, repeated_reads
 from ostinato.rewards.parts.outcome import solved
-from ostinato.rewards.parts.reported import unreported
-from ostinato.rewards.parts.scope import scope
 from ostinato.rewards.parts.style import style
-from ostinato.rewards.parts.tamper import tampered
 from ostinato.rewards.parts.truth import false_claim
 from ostinato.rewards.parts.work import Work, work_of
 from ostinato.rewards.signals import refuse_void

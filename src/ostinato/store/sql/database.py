@@ -17,7 +17,6 @@ from ostinato.store.sql.errors import StoreError, UnavailableError, repeated, tr
 from ostinato.store.sql.postgres import PostgresServer
 from ostinato.store.sql.schema import METADATA, SCHEMA, counters
 from ostinato.store.sql.sqlite_file import SqliteFile
-from ostinato.store.sql.upgrade import OLDEST, upgrade
 
 SCRUB_S = 5.0
 """The longest time that a purge waits for readers of the pages it removed, seconds."""
@@ -175,10 +174,9 @@ def _create(connection: Connection, where: str) -> None:
     if layout is None:
         METADATA.create_all(connection)
         connection.execute(counters.insert(), {"name": "schema", "value": SCHEMA})
-    elif OLDEST <= layout < SCHEMA:
-        upgrade(connection, layout)
     elif layout != SCHEMA:
         raise StoreError(
-            f"{where} has layout {layout}, this version of ostinato reads {SCHEMA}: use another one, "
-            "or the version of ostinato that wrote it"
+            f"{where} has layout {layout}, this version of ostinato reads {SCHEMA} alone and has changed "
+            "nothing in it: name another file or database, or read this one with the version of ostinato "
+            "that wrote it"
         )

@@ -43,6 +43,8 @@ from ostinato.types import (
     Turn,
     TurnKind,
     Verdict,
+    from_json,
+    to_json,
 )
 
 Row = dict[str, Any]
@@ -253,7 +255,7 @@ def version_of(row: RowMapping) -> Checkpoint:
 
 
 def report_row(report: Report) -> Row:
-    scores = json.dumps({split: asdict(score) for split, score in report.scores.items()})
+    scores = json.dumps({split: to_json(score) for split, score in report.scores.items()})
     return {
         "id": report.id,
         "version": report.version,
@@ -264,7 +266,7 @@ def report_row(report: Report) -> Row:
 
 
 def report_of(row: RowMapping) -> Report:
-    scores = {split: Score(**score) for split, score in json.loads(row["scores"]).items()}
+    scores = {split: from_json(Score, score) for split, score in json.loads(row["scores"]).items()}
     same = {name: row[name] for name in ("id", "version", "harness")}
     return Report(**same, scores=scores, rates=json.loads(row["rates"]))
 

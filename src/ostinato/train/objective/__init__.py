@@ -1,4 +1,4 @@
-"""The policy gradient as pure functions, one thought a file: advantages, k1, corrections, the loss.
+"""The policy gradient as pure functions, one thought a file: advantages, k1, corrections.
 
 ::
 

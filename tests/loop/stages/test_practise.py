@@ -1,6 +1,6 @@
 """A trainer is taken to hang when a batch was there all the while and no version came."""
 
-from ostinato.loop.stages.stalled import Stalled
+from ostinato.loop.stages.practise import Stalled
 
 
 def test_a_trainer_with_a_batch_and_without_a_version_is_noticed_once_per_limit() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.rewards.follow_ups.test_read import TOKENIZER, said
 from tests.store.builders import session
 
-from ostinato.loop.stages.strata import strata_of_people
+from ostinato.loop.people import strata_of_people
 from ostinato.rewards.live.definition import LIVE
 from ostinato.rollout.collect import Collector
 from ostinato.store import Ledger, Store
