@@ -15,7 +15,7 @@ PACKAGE = SOURCES["ostinato"]
 TESTS = Path(__file__).parent
 LAYERS = [
     {"types"},
-    {"config", "laboratory", "store", "web"},
+    {"config", "git", "laboratory", "store", "web"},
     {"model", "tasks", "sandbox", "sync"},
     {"engine", "train", "harness", "gateway", "rewards", "deploy", "search", "edits", "dashboard"},
     {"mining", "rollout", "bench"},
@@ -69,6 +69,32 @@ def test_imports_point_down() -> None:
 def test_torch_stays_in_its_rooms() -> None:
     users = [path for path in FILES if any(name.split(".")[0] == "torch" for name in imported(path))]
     assert not [label(path) for path in users if part(path) not in TORCH_ROOMS]
+
+
+GUARDED_GIT = {
+    "git.py",
+    "harness/git.py",
+    "edits/git.py",
+    "edits/capture/snapshots.py",
+    "edits/report/ingest.py",
+}
+"""The files that start git in a person's repository, in the environment that `ostinato.git` makes."""
+ISOLATED_GIT = {"mining/history.py", "sandbox/environment/scrub.py", "sandbox/environment/template.py"}
+"""The files that start git in a repository of our own, under settings of their own."""
+
+
+def test_few_files_start_git() -> None:
+    starting = {
+        label(path)
+        for path in FILES
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.List | ast.Tuple) and node.elts
+        if isinstance(node.elts[0], ast.Constant) and node.elts[0].value == "git"
+    }
+    assert (
+        starting - {"harness/permissions/views.py", "harness/permissions/policy.py"}
+        == GUARDED_GIT | ISOLATED_GIT
+    )
 
 
 def test_programs_start_without_torch() -> None:

@@ -104,16 +104,15 @@ async def test_a_call_of_no_offered_tool_is_returned_and_marked(sdk, script, sto
     assert store.turns("s1")[0].broken == "unknown tool read"
 
 
-async def test_a_call_whose_name_is_no_text(sdk, script, store: Store) -> None:
+async def test_a_call_that_strict_readers_refuse_is_broken_and_not_sent(sdk, script, store: Store) -> None:
     script.say = lambda prompt: (
         '<tool_call>\n{"name": "\\ud800", "arguments": {"x": "\\ud800"}}\n</tool_call>'
     )
     headers = {"X-Session-Id": "s1"}
     message = (await ask(sdk, HI, extra_headers=headers)).choices[0].message
-    assert message.tool_calls[0].function.name == "?"
-    result = {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": "no"}
-    await ask(sdk, HI, message, result, extra_headers=headers)
-    assert [(turn.segment, turn.broken) for turn in store.turns("s1")] == [(0, "unknown tool ?")] * 2
+    assert message.tool_calls is None
+    await ask(sdk, HI, message, HI, extra_headers=headers)
+    assert [(turn.segment, turn.broken) for turn in store.turns("s1")] == [(0, "bad JSON in a tool call")] * 2
 
 
 async def test_errors_are_the_clients_own_kinds(sdk, gateway: str) -> None:

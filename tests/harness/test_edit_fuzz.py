@@ -99,18 +99,30 @@ def edited(data: bytes, rng: Random) -> tuple[dict[str, object], bytes | None]:
         "replace_all": everywhere,
     }
     put = new.encode().replace(b"\n", newline)
-    places = [found.start() for found in re.finditer(b"(?=" + re.escape(old) + b")", data)] if old else []
-    if not old or old == put or (len(places) > 1 and not everywhere):
+    adapts = newline == b"\n" and b"\r\n" in data and b"\r\n" not in old
+    either = re.escape(old).replace(b"\\\n", rb"(?:\r\n|(?<!\r)\n)") if adapts else re.escape(old)
+    spans = [found.span(1) for found in re.finditer(b"(?=(" + either + b"))", data)] if old else []
+    if not old or old == put or not spans or (len(spans) > 1 and not everywhere):
         return arguments, None
-    return arguments, spliced(data, places, len(old), put)
+    puts = [at_home(data, *span, put) if adapts else put for span in spans]
+    return arguments, spliced(data, spans, puts)
 
 
-def spliced(data: bytes, places: list[int], size: int, put: bytes) -> bytes:
+def at_home(data: bytes, start: int, end: int, put: bytes) -> bytes:
+    """What is put into a file with both newlines: its own are like those of the region, or of its line."""
+    after = re.compile(rb"\r\n|(?<!\r)\n").search(data, end)
+    before = re.findall(rb"\r?\n", data[:start])
+    ends = re.findall(rb"\r?\n", data[start:end]) or ([after[0]] if after else before[-1:])
+    first, *lines = put.split(b"\n")
+    return first + b"".join(ends[min(i, len(ends) - 1)] + line for i, line in enumerate(lines))
+
+
+def spliced(data: bytes, spans: list[tuple[int, int]], puts: list[bytes]) -> bytes:
     out, at = bytearray(), 0
-    for place in places:
-        if place >= at:
-            out += data[at:place] + put
-            at = place + size
+    for (start, end), put in zip(spans, puts, strict=True):
+        if start >= at:
+            out += data[at:start] + put
+            at = end
     return bytes(out + data[at:])
 
 
@@ -120,7 +132,8 @@ def patched(data: bytes, rng: Random) -> tuple[dict[str, object], bytes | None]:
     newline = newline_of(data)
     lines = data[len(bom) :].split(newline)
     closed = lines[-1] == b""
-    lines = lines[:-1] if closed else lines
+    usual = b"\r" if newline == b"\n" and lines[-2:-1] and lines[-2].endswith(b"\r") else b""
+    lines = lines[:-1] if closed else [*lines[:-1], lines[-1] + usual]
     text, out, done, fits = ["*** Begin Patch", "*** Update File: f.py"], [], 0, True
     for _ in range(rng.randint(1, 3)):
         if done >= len(lines):
@@ -137,14 +150,22 @@ def patched(data: bytes, rng: Random) -> tuple[dict[str, object], bytes | None]:
         text.append("@@" if anchor is None else "@@ " + lines[anchor].strip().decode())
         text += [("-" if i < drop else " ") + line.decode() for i, line in enumerate(old)]
         text += ["+" + line.decode() for line in new]
-        places = [i for i in range(start, len(lines) - len(old) + 1) if lines[i : i + len(old)] == old]
+        spans = ((i, lines[i : i + len(old)]) for i in range(start, len(lines) - len(old) + 1))
+        places = [
+            i
+            for i, span in spans
+            if all(a in (b, b.removesuffix(b"\r")) for a, b in zip(old, span, strict=True))
+        ]
         fits = fits and (anchor is not None or len(places) == 1)
         if not fits:
             break
-        out += [*lines[done : places[0]], *old[drop:], *new]
+        here = lines[places[0] : places[0] + len(old)]
+        like = here if drop == len(old) else here[-1:]
+        new = [each + b"\r" * like[min(i, len(like) - 1)].endswith(b"\r") for i, each in enumerate(new)]
+        out += [*lines[done : places[0]], *here[drop:], *new]
         done = places[0] + len(old)
     result = [*out, *lines[done:]]
-    whole = newline.join(result) + (newline if closed and result else b"")
+    whole = newline.join(result) + newline if closed and result else newline.join(result).removesuffix(usual)
     return {"patch": "\n".join([*text, "*** End Patch"])}, bom + whole if fits else None
 
 

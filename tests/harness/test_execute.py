@@ -47,12 +47,56 @@ async def test_read(tools: Executor, sandbox: Sandbox) -> None:
     assert await said(tools, "read", path="calc.py/x") == "error: calc.py/x is not a directory"
     assert await said(tools, "read", path="../x") == "error: ../x is outside the repository"
     await sandbox.write("blob", b"\xff\x00")
-    assert await said(tools, "read", path="blob") == "error: blob is not UTF-8 text"
+    assert await said(tools, "read", path="blob") == "error: blob is not text"
     await sandbox.write("empty", b"")
     assert await said(tools, "read", path="empty") == "(empty)"
     await sandbox.write("long", b"x\n" * 3000)
     end = f"[1000 more lines, continue with offset {READ_LINES + 1}]"
     assert (await said(tools, "read", path="long")).endswith(end)
+
+
+async def test_the_rest_of_a_long_line_can_be_read(tools: Executor, sandbox: Sandbox) -> None:
+    for head, line, encoding in (("", "é" * 30_000, "utf-8"), ("\ufeff", "x" * 52_000, "utf-16-le")):
+        await sandbox.write("it's long", f"{head}{line * 2}\nlast\n".encode(encoding))
+        text = await said(tools, "read", path="it's long")
+        shown, cut, after = text.split("\n")
+        assert after == "[1 more lines, continue with offset 2]"
+        assert cut.startswith(f"[cut: {2 * len(line) - 50_000} more characters of line 1, ")
+        rest = await said(tools, "bash", command=cut[:-1].partition("line 1, ")[2])
+        assert (line * 2)[50_000:].startswith(rest) and len(rest) > 9_000
+        assert shown == (line * 2)[:50_000]
+
+
+async def test_lines_are_those_of_git(tools: Executor, sandbox: Sandbox) -> None:
+    data = "a\x0b\x0c\x85\u2028\rb\r\nmark\r\n".encode()
+    await sandbox.write("odd.txt", data)
+    await sandbox.write("latin.txt", b"caf\xe9 mark\n")
+    await sandbox.write("min.js", b"mark" + b"x" * 600)
+    assert await said(tools, "read", path="odd.txt", offset=2) == "mark"
+    wanted = (
+        "latin.txt:1:café mark\nmin.js:1:mark" + "x" * 496 + " [cut: 104 more characters, read with offset 1]"
+    )
+    for prepare in ("true", "rm -r .git"):
+        await sandbox.exec(prepare)
+        assert await said(tools, "grep", pattern="mark") == f"{wanted}\nodd.txt:2:mark"
+    await sandbox.write("many", b"mark " + b"y" * 300 + b"\n" + b"mark\n" * 9_000)
+    last = (await said(tools, "grep", pattern="mark")).split("\n")[-1]
+    assert last == "[8904 more matches, narrow the search]"
+
+
+async def test_a_full_disk_loses_no_file(tools: Executor, sandbox: Sandbox) -> None:
+    write, before = sandbox.write, await sandbox.read("calc.py")
+
+    async def refusing(path: str, data: bytes) -> None:
+        await write(path, data[:1] if data != before else data)
+        if data != before:
+            raise OSError(28, "No space left on device")
+
+    sandbox.write = refusing  # type: ignore[method-assign]
+    assert (
+        await said(tools, "write", path="calc.py", content="x") == "error: calc.py: No space left on device"
+    )
+    assert await sandbox.read("calc.py") == before
 
 
 async def test_write(tools: Executor, sandbox: Sandbox) -> None:
@@ -76,15 +120,25 @@ async def test_edit(tools: Executor, sandbox: Sandbox) -> None:
 async def test_bash(tools: Executor, sandbox: Sandbox) -> None:
     assert await said(tools, "bash", command="cat calc.py | head -1") == "def alpha(a, b):"
     assert await said(tools, "bash", command="pwd; echo $PWD/calc.py") == ".\ncalc.py"
-    assert await said(tools, "bash", command="echo '1 failed in 0.03s'; exit 1") == "1 failed"
+    assert await said(tools, "bash", command="echo '1 failed in 0.03s'; exit 1") == "1 failed\n[exit code 1]"
     assert await said(tools, "bash", command="exit 3") == "[exit code 3]"
     assert await said(tools, "bash", command="true") == "(no output)"
+    assert await said(tools, "bash", command="echo up; kill -9 $$") == "up\n[exit code 137: SIGKILL]"
+    assert await said(tools, "bash", command="(kill -15 0)") == "[exit code 143: SIGTERM]"
     late = await tools.run("bash", {"command": "echo begun; sleep 9", "timeout": 1})
     assert late.text == "error: timed out after 1 s\nbegun"
     assert isinstance(late.error, ToolTimeout)
     assert not late.broken
     capped = await tools.run("bash", {"command": "sleep 9", "timeout": 1000})
     assert capped.text == "error: timed out after 2 s"
+
+
+@pytest.mark.parametrize("length", [20_000, 20_001, 20_010, 20_100, 90_000])
+async def test_output_that_is_cut_says_how_much(tools: Executor, length: int) -> None:
+    text = await said(tools, "bash", command=f"head -c {length} /dev/zero | tr '\\0' x; exit 4")
+    cut, _, shown = text.rpartition("\n[exit code 4]")[0].rpartition("]\n")
+    assert len(shown) == 20_000
+    assert cut.startswith(f"[cut: {length - 20_000} bytes before this") if length > 20_000 else not cut
 
 
 async def test_grep(tools: Executor, sandbox: Sandbox) -> None:
@@ -94,7 +148,8 @@ async def test_grep(tools: Executor, sandbox: Sandbox) -> None:
     assert await said(tools, "grep", pattern="alpha", path="pkg") == "pkg/util.py:1:from calc import alpha"
     assert await said(tools, "grep", pattern="alpha", glob="c*.py", limit=1) == "calc.py:1:def alpha(a, b):"
     assert (
-        await said(tools, "grep", pattern="return", limit=1) == "calc.py:2:    return a - b\n[1 more matches]"
+        await said(tools, "grep", pattern="return", limit=1)
+        == "calc.py:2:    return a - b\n[1 more matches, narrow the search]"
     )
     assert await said(tools, "grep", pattern="nowhere") == "no matches"
     assert (await said(tools, "grep", pattern="(")).startswith("error: ")
@@ -317,6 +372,6 @@ async def test_without_a_repository_every_file_is_looked_at(tools: Executor, san
 async def test_glob(sandbox: Sandbox, user) -> None:
     tools = Executor(sandbox, user, command_timeout_s=2.0, profile=PROFILES["full"])
     assert await said(tools, "glob", pattern="*.py") == "calc.py\npkg/util.py"
-    assert await said(tools, "glob", pattern="*.py", limit=1) == "calc.py\n[1 more files]"
+    assert await said(tools, "glob", pattern="*.py", limit=1) == "calc.py\n[1 more files, narrow the search]"
     assert await said(tools, "glob", pattern="*.c") == "no files"
     assert await said(tools, "glob", pattern="*", path="../x") == "error: ../x is outside the repository"

@@ -80,15 +80,35 @@ def test_a_hostile_archive_is_refused_by_name(tmp_path: Path, reason: str) -> No
     assert [path.name for path in tmp_path.iterdir()] == [archive.name]
 
 
-def test_a_link_in_a_zip_or_a_directory_is_refused(tmp_path: Path) -> None:
+def test_a_link_in_a_zip_is_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         info = zipfile.ZipInfo("evil")
         info.external_attr = 0o120777 << 16
         archive.writestr(info, "/etc/passwd")
+    with pytest.raises(MiningError, match="link in archive"):
+        read_tree(tmp_path / "a.zip")
+
+
+def test_an_odd_file_of_a_directory_costs_only_itself(tmp_path: Path) -> None:
+    for name, data in GOOD.items():
+        (tmp_path / name).write_bytes(data)
     os.symlink("/etc/passwd", tmp_path / "evil")
-    for path in (tmp_path / "a.zip", tmp_path):
-        with pytest.raises(MiningError, match="link in archive"):
-            read_tree(path)
+    os.symlink("nowhere", tmp_path / "broken")
+    os.mkfifo(tmp_path / "pipe")
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.txt")).write_text("x")
+    (tmp_path / "a\nb.py").write_text("x = 1")
+    (tmp_path / ("n" * 240)).write_text("x")
+    with (tmp_path / "huge.bin").open("wb") as file:
+        file.truncate(MAX_FILE_BYTES + 1)
+    tree = read_tree(tmp_path)
+    assert tree.files == GOOD
+    assert tree.left_out == {
+        "a link": 2,
+        "no file": 1,
+        "the name is no UTF-8": 1,
+        "no file system or list takes the name": 2,
+        "larger than 8 MiB": 1,
+    }
 
 
 @pytest.mark.parametrize(

@@ -72,9 +72,27 @@ def test_a_patch_deletes_what_the_solution_deletes(tmp_path: Path) -> None:
     assert sorted(path.name for path in (task.repo / "pkg").iterdir()) == ["calc.py", "new.py"]
 
 
+@pytest.mark.parametrize("path", ["pkg/calc.py", "pkg/my calc \u00fc.py", 'pkg/"calc".py'])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"a\r\nb\r\nc", b"a\r\nd\r\nc"),
+        (b"\xef\xbb\xbfa\nb\n", b"\xef\xbb\xbfa\nc\n"),
+        (b"# coding: latin-1\n\xe9 = 1\n", b"# coding: latin-1\n\xe9 = 2\n"),
+        ("a\x0cb\u2028c\x85\n1\n".encode(), "a\x0cb\u2028c\x85\n2\n".encode()),
+        (b"a\rb\rc\r", b"a\rd\rc\r"),
+    ],
+)
+def test_a_patch_brings_every_byte_back(tmp_path: Path, path: str, before: bytes, after: bytes) -> None:
+    task = write_task(replace(DRAFT, files={**DRAFT.files, path: before}, solution={path: after}), tmp_path)
+    solve = ["sh", str(task.directory / "solution" / "solve.sh")]
+    subprocess.run(solve, cwd=tmp_path, env={"REPO": str(task.repo), "PATH": "/usr/bin:/bin"}, check=True)
+    assert (task.repo / path).read_bytes() == after
+
+
 def test_nothing_is_left_of_a_task_that_could_not_be_written(tmp_path: Path) -> None:
-    with pytest.raises(UnicodeDecodeError):
-        write_task(replace(DRAFT, solution={"pkg/calc.py": b"\xff"}), tmp_path)
+    with pytest.raises(ValueError, match="plain relative paths"):
+        write_task(replace(DRAFT, files={**DRAFT.files, "../evil": b""}), tmp_path)
     assert list(tmp_path.iterdir()) == []
     write_task(DRAFT, tmp_path)
     with pytest.raises(FileExistsError, match="exists already"):
@@ -88,12 +106,15 @@ def test_the_key_is_the_problem_and_not_its_wording() -> None:
 
 def test_tests_are_taken_out_and_the_rest_stays() -> None:
     names = [f"t.py::{name}" for name in ("TestAdd::test_one", "TestAlone::test_three", "test_four", "no")]
-    text, gone = without(TESTS, "t.py", names)
+    data, gone = without(TESTS.encode(), "t.py", names)
+    text = data.decode()
     assert gone == sorted(names[:3])
     compile(text, "t.py", "exec")
     assert "test_two" in text and "parametrize" not in text and "test_four" not in text
-    assert without(TESTS, "other.py", names) == (TESTS, [])
-    assert without("def (", "t.py", names) == ("def (", [])
+    assert without(TESTS.encode(), "other.py", names) == (TESTS.encode(), [])
+    assert without(b"def (", "t.py", names) == (b"def (", [])
+    windows = b"\xef\xbb\xbf" + TESTS.replace("\n", "\r\n").encode()
+    assert without(windows, "t.py", names)[0] == b"\xef\xbb\xbf" + data.replace(b"\n", b"\r\n")
 
 
 def test_half_of_the_failing_functions_is_hidden() -> None:
@@ -104,7 +125,7 @@ def test_half_of_the_failing_functions_is_hidden() -> None:
 
 @pytest.mark.parametrize("kind", ["operator", "removed body"])
 def test_the_levels_say_ever_more_and_the_first_is_terse(kind: str) -> None:
-    fault = Fault(kind=kind, path="a.py", function="Box.add", line=2, first_line=1, text="", words="+")
+    fault = Fault(kind=kind, path="a.py", function="Box.add", line=2, first_line=1, data=b"", words="+")
     texts = instructions(fault, ["", "assert 1 == 2"], ["t.py::a"], 2, Random(1))
     assert tuple(texts) == LEVELS
     terse, plain, full = texts.values()

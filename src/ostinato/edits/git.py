@@ -8,10 +8,17 @@ from pathlib import Path
 from typing import Protocol
 
 from ostinato.edits.capture.spool import content, text_of
+from ostinato.git import environment
 
 TIMEOUT_S = 60.0
+ALONE = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all")
+"""The options of a diff that starts no other program and enters no other repository."""
+LOOKING_UP = ("config", "rev-parse")
+"""Commands that run nothing, and are asked for what the settings of the repository say."""
 MOST_CANDIDATES = 300
-"""Files that are searched for lines that left their own."""
+"""Uncommitted files whose lines are counted when an edit is made."""
+MISSING = ("does not exist in", "exists on disk, but not in", "Not a valid object name", "bad file")
+"""Git's words for an object that is not there; any other failure says nothing about it."""
 
 
 class GitCommandError(Exception):
@@ -27,13 +34,18 @@ def clean_environment() -> dict[str, str]:
 
 def git(root: str | Path, *arguments: str) -> bytes:
     """Return the output of one command. Raise GitCommandError with git's own message."""
-    command = ["git", "-C", str(root), "-c", "core.fsmonitor=false", *arguments]
+    command = ["git", "-C", str(root), *arguments]
     try:
+        safe = clean_environment()
+        if arguments[0] not in LOOKING_UP:
+            safe = environment(root, safe, timeout_s=TIMEOUT_S)
         done = subprocess.run(
-            command, capture_output=True, check=False, env=clean_environment(), timeout=TIMEOUT_S, input=b""
+            command, capture_output=True, check=False, env=safe, timeout=TIMEOUT_S, input=b""
         )
     except FileNotFoundError:
         raise GitCommandError("git is not installed") from None
+    except subprocess.CalledProcessError as error:
+        raise GitCommandError(error.stderr.decode(errors="replace").strip()) from None
     except subprocess.TimeoutExpired:
         raise GitCommandError(f"git {arguments[0]} took longer than {TIMEOUT_S:.0f} s in {root}") from None
     if done.returncode:
@@ -63,7 +75,7 @@ class FileTree(Protocol):
     """The files of a repository at one moment."""
 
     def read(self, path: str) -> tuple[str | None, str]:
-        """Return the text of a file; or None, and why it cannot be followed."""
+        """Return the text of a file; or None, and why it cannot be followed. Raise GitCommandError."""
         ...
 
     def changed(self, base: str | None) -> list[str]:
@@ -81,18 +93,49 @@ class FileTree(Protocol):
 
 @dataclass(slots=True)
 class WorkTree:
-    """The files of the work tree. Each is read once, so an instance shows one moment."""
+    """The files of the work tree. Each is read once, so an instance shows one moment.
+
+    A file that sparse checkout leaves out is as the index has it, and a file of a submodule that is not
+    checked out has the reason `submodule`.
+    """
 
     root: str
     _texts: dict[str, tuple[str | None, str]] = field(default_factory=dict)
     _bases: "dict[str, CommitTree]" = field(default_factory=dict)
+    _index: dict[str, str] | None = None
 
     def read(self, path: str) -> tuple[str | None, str]:
-        return _once(self._texts, path, lambda: content(os.path.join(self.root, path)))  # noqa: PTH118
+        return _once(self._texts, path, lambda: self._read(path))
+
+    def submodules(self) -> list[str]:
+        """Return the paths of the submodules."""
+        return [path for path, kind in self._hidden().items() if kind == "submodule"]
+
+    def _read(self, path: str) -> tuple[str | None, str]:
+        text, why = content(os.path.join(self.root, path))  # noqa: PTH118
+        if why != "missing":
+            return text, why
+        if self._hidden().get(path) == "sparse":
+            return text_of(git(self.root, "cat-file", "blob", f":{path}"))
+        above = (path[:at] for at, character in enumerate(path) if character == "/")
+        is_inside = any(self._hidden().get(folder) == "submodule" for folder in above)
+        return None, "submodule" if is_inside else why
+
+    def _hidden(self) -> dict[str, str]:
+        """Return the files of the index that the work tree need not hold, as `sparse` or `submodule`."""
+        if self._index is None:
+            self._index = {}
+            for entry in _paths(self.root, "ls-files", "-t", "--stage", "-z"):
+                facts, _, path = entry.partition("\t")
+                if facts[2:8] == "160000":
+                    self._index[path] = "submodule"
+                elif facts[0] == "S":
+                    self._index[path] = "sparse"
+        return self._index
 
     def changed(self, base: str | None) -> list[str]:
         new = _paths(self.root, "ls-files", "--others", "--exclude-standard", "-z")
-        return _candidates(new + _differing(self.root, base))
+        return list(dict.fromkeys(new + _differing(self.root, base)))
 
     def renamed(self, base: str | None, path: str) -> str | None:
         return _renamed(self.root, path, base)
@@ -114,7 +157,7 @@ class CommitTree:
         return _once(self._texts, path, lambda: self._read(path))
 
     def changed(self, base: str | None) -> list[str]:
-        return _candidates(_differing(self.root, base, self.commit))
+        return _differing(self.root, base, self.commit)
 
     def renamed(self, base: str | None, path: str) -> str | None:
         return _renamed(self.root, path, base, self.commit)
@@ -125,8 +168,10 @@ class CommitTree:
     def _read(self, path: str) -> tuple[str | None, str]:
         try:
             return text_of(git(self.root, "cat-file", "blob", f"{self.commit}:{path}"))
-        except GitCommandError:
-            return None, "missing"
+        except GitCommandError as error:
+            if any(words in str(error) for words in MISSING):
+                return None, "missing"
+            raise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +203,15 @@ def _at(root: str, base: str | None, known: dict[str, CommitTree]) -> FileTree:
 
 def dirty(root: str) -> list[str]:
     """Return the paths of the work tree that differ from HEAD, new ones included, at most MOST_CANDIDATES."""
-    fields = _paths(root, "status", "--porcelain", "--no-renames", "--untracked-files=all", "-z")
+    order = (
+        "status",
+        "--porcelain",
+        "--no-renames",
+        "--ignore-submodules=all",
+        "--untracked-files=all",
+        "-z",
+    )
+    fields = _paths(root, *order)
     return [field[3:] for field in fields][:MOST_CANDIDATES]
 
 
@@ -170,35 +223,27 @@ def _once(
     return texts[path]
 
 
-def _differing(root: str, *commits: str | None) -> list[str]:
-    known = [commit for commit in commits if commit]
-    if len(known) < len(commits):
-        return (
-            _paths(root, "ls-tree", "-r", "--name-only", "-z", known[0]) if known else _paths(root, *TRACKED)
-        )
-    return _paths(root, "diff", "--name-only", "--no-renames", "--no-ext-diff", "-z", *known, "--")
+def _differing(root: str, base: str | None, *now: str) -> list[str]:
+    """Return the paths that differ between `base` and `now`, or the work tree; all where `base` is gone."""
+    if base is not None and _exists(root, base):
+        return _paths(root, "diff", "--name-only", "--no-renames", *ALONE, "-z", base, *now, "--")
+    return _paths(root, "ls-tree", "-r", "--name-only", "-z", *now) if now else _paths(root, "ls-files", "-z")
 
 
-TRACKED = ("ls-files", "-z")
-
-
-def _renamed(root: str, path: str, *commits: str | None) -> str | None:
-    if None in commits:
+def _renamed(root: str, path: str, base: str | None, *now: str) -> str | None:
+    if base is None or not _exists(root, base):
         return None
-    known = [commit for commit in commits if commit]
-    fields = _paths(root, "diff", "--name-status", "-M", "--diff-filter=R", "-z", *known, "--")
+    fields = _paths(root, "diff", "--name-status", "-M", "--diff-filter=R", *ALONE, "-z", base, *now, "--")
     moves = zip(fields[1::3], fields[2::3], strict=False)
     return next((new for old, new in moves if old == path), None)
 
 
+def _exists(root: str, commit: str) -> bool:
+    """Return whether a commit is still there, after a rewriting of the history that removed the old one."""
+    return ask(root, "cat-file", "-e", f"{commit}^{{commit}}") is not None
+
+
 def _paths(root: str, *arguments: str) -> list[str]:
-    """Return the fields between NULs; none when git fails, as for a commit that no longer exists."""
-    try:
-        output = git(root, *arguments)
-    except GitCommandError:
-        return []
+    """Return the fields between NULs. Raise GitCommandError."""
+    output = git(root, *arguments)
     return [field.decode(errors="surrogateescape") for field in output.split(b"\0") if field]
-
-
-def _candidates(paths: list[str]) -> list[str]:
-    return list(dict.fromkeys(paths))[:MOST_CANDIDATES]

@@ -19,8 +19,8 @@ from ostinato.gateway.recorder import Recorder
 from ostinato.gateway.secret_filter import SecretFilter
 from ostinato.gateway.timing import Timing
 from ostinato.gateway.tokens.message_graph import GraphPosition, HeldConversation
-from ostinato.gateway.tokens.reply_parser import answer_of, parse_reply, plain, without_defaults
-from ostinato.gateway.tokens.text_stream import TextStream
+from ostinato.gateway.tokens.reply_parser import ParsedReply, answer_of, parse_reply, plain, without_defaults
+from ostinato.gateway.tokens.text_stream import FirstCall, TextStream
 from ostinato.gateway.tokens.tool_calls import misuse
 from ostinato.gateway.upstream import EngineClient, EngineEvent, SampledToken, shared_distribution
 from ostinato.model.families import Renderer
@@ -105,7 +105,7 @@ class Turns:
 
     async def generate(self, call: ModelCall, plan: Plan) -> Completion:
         call.timing.wait_for_engine()
-        if not call.chat.stop:
+        if not _has_limits(call.chat):
             completion = await self._engines.generate(lambda: self._pool(plan.arm), plan.request)
             call.timing.engine_replied()
             return completion
@@ -119,15 +119,16 @@ class Turns:
     def stream(self, call: ModelCall, plan: Plan) -> AsyncGenerator[EngineEvent]:
         """Yield tokens as they are sampled, then the completion.
 
-        A stop text ends both and frees the engine.
+        A stop text, or the first call where one was asked for, ends both and frees the engine.
         """
         events = self._engines.stream(lambda: self._pool(plan.arm), plan.request)
-        return self._until(events, call.chat.stop) if call.chat.stop else events
+        return self._until(events, call.chat) if _has_limits(call.chat) else events
 
     async def _until(
-        self, events: AsyncGenerator[EngineEvent], stops: tuple[str, ...]
+        self, events: AsyncGenerator[EngineEvent], chat: ChatRequest
     ) -> AsyncGenerator[EngineEvent]:
-        text, tokens = TextStream(self.renderer, stops), list[SampledToken]()
+        text, tokens = TextStream(self.renderer, chat.stop), list[SampledToken]()
+        calls = FirstCall(self.renderer) if chat.one_call else None
         async with aclosing(events):
             async for event in events:
                 if isinstance(event, Completion):
@@ -139,11 +140,14 @@ class Turns:
                     if text.stopped:
                         yield _cut(tokens)
                         return
+                    if calls is not None and (length := calls.ends_at((token.id,))):
+                        yield _cut(tokens[:length])
+                        return
                 yield event
 
     async def finish(self, call: ModelCall, plan: Plan, completion: Completion) -> Answer:
         """Record the turn; return once it is committed. Raise ApiError 503 when the store refuses it."""
-        reply = parse_reply(self.renderer, completion, call.chat.stop)
+        reply = self._parsed(completion, call.chat)
         # A completion that `max_tokens` cut is short, not wrong: nobody knows how it would have ended.
         cut = completion.finish is FinishReason.LENGTH
         broken = None if cut else reply.parsed.broken or misuse(reply.parsed.tool_calls, call.chat.tools)
@@ -205,7 +209,10 @@ class Turns:
                 f"X-Turn says {expected}",
                 code="turn_conflict",
             )
-        return answer_of(last, parse_reply(self.renderer, last.completion, call.chat.stop))
+        return answer_of(last, self._parsed(last.completion, call.chat))
+
+    def _parsed(self, completion: Completion, chat: ChatRequest) -> ParsedReply:
+        return parse_reply(self.renderer, completion, chat.stop, one_call=chat.one_call)
 
     def _arm(self, conversation: HeldConversation, key: ApiKey) -> Arm:
         """Return the session's arm while it exists, so that no session changes its model half-way."""
@@ -232,8 +239,13 @@ class Turns:
         return Plan(arm=arm, position=position, index=index, request=request, started_at=time.time())
 
 
+def _has_limits(chat: ChatRequest) -> bool:
+    """Return whether the text of an answer can end it, so that it is read while it is sampled."""
+    return bool(chat.stop) or chat.one_call
+
+
 def _cut(tokens: list[SampledToken]) -> Completion:
-    """Return the completion of `tokens`, which end with the one that completed a stop text."""
+    """Return the completion of `tokens`, which end with a stop text or with a call."""
     return Completion(
         ids=tuple(token.id for token in tokens),
         logprobs=tuple(token.logprob for token in tokens),

@@ -3,6 +3,7 @@
 import difflib
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,10 +15,13 @@ from ostinato.harness.profiles.offers import Reading
 from ostinato.harness.profiles.profile import Profile
 from ostinato.harness.profiles.prompt import SUMMARY, SUMMARY_LINE
 from ostinato.harness.session_log import LogEvent, LogEventKind, SessionLog
+from ostinato.harness.tools.names import shown
 from ostinato.types import Ending, Source
 
 PLAN = "todo_write"
 """The canonical name of the tool that sets the plan."""
+LINE = re.compile(rb"[^\n]*\n|[^\n]+")
+"""A line as git counts them."""
 INTERRUPTED = "interrupted before the call had answered"
 
 
@@ -57,7 +61,7 @@ class Edit:
     @property
     def lines(self) -> list[tuple[int, int, str]]:
         """Return the first line, last line (from 1) and hash of each region that is new in the file."""
-        old, new = ((side or b"").splitlines(keepends=True) for side in (self.before, self.after))
+        old, new = (LINE.findall(side or b"") for side in (self.before, self.after))
         blocks = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
         regions = [(j1, j2) for kind, _, _, j1, j2 in blocks if kind != "equal" and j2 > j1]
         return [(j1 + 1, j2, f"sha256:{_sha256(b''.join(new[j1:j2]))}") for j1, j2 in regions]
@@ -336,8 +340,8 @@ def call_of(wire: Message, profile: Profile) -> Call:
 
 def undone(restored: Sequence[str], left: Sequence[str]) -> str:
     """Return the text by which the model learns of an undo, in the user's name."""
-    kept = f"; left as they are now: {', '.join(left)}" if left else ""
-    return f"[I took your changes back: {', '.join(restored) or 'none'}{kept}]"
+    kept = f"; left as they are now: {', '.join(map(shown, left))}" if left else ""
+    return f"[I took your changes back: {', '.join(map(shown, restored)) or 'none'}{kept}]"
 
 
 def _observed(call_id: str | None, text: str) -> Message:

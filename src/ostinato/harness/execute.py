@@ -2,6 +2,8 @@
 reads.
 """
 
+import re
+import signal
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,11 +21,14 @@ from ostinato.harness.profiles.profile import CORE, Profile
 from ostinato.harness.providers.base import NONE, Providers
 from ostinato.harness.tools.files import Files
 from ostinato.harness.tools.find import FileFinder
+from ostinato.harness.tools.names import presentable, shown
 from ostinato.harness.tools.normalise import normalise
 from ostinato.harness.users import Answering
 from ostinato.sandbox.base import OnOutput, Sandbox, SandboxError, SandboxPathError
 
 OUTPUT_CHARS = 20_000
+LEFT_OUT = re.compile(r"\A\[(\d+) bytes left out\]\n")
+"""The sandbox's own note that it kept only the end of an output."""
 HITS, MOST_HITS = 5, 20
 
 Arguments = Mapping[str, Any]
@@ -97,7 +102,7 @@ class Executor:
     async def _run(self, name: str, reading: Reading) -> ToolResult:
         arguments = reading.arguments
         try:
-            return ToolResult(text=await self._answer(reading.tool, arguments))
+            return ToolResult(text=presentable(await self._answer(reading.tool, arguments)))
         except ToolError as error:
             return _tool_error(error, self._profile.worded(name, str(error)))
         except ConnectionError:
@@ -123,9 +128,7 @@ class Executor:
         text = _tail(normalise(result.output, self._sandbox.root))
         if result.timed_out:
             raise ToolTimeout(f"timed out after {result.duration_s:.0f} s\n{text}".rstrip())
-        if not text:
-            return f"[exit code {result.exit_code}]" if result.exit_code else "(no output)"
-        return text
+        return "\n".join(filter(None, (text, _failure(result.exit_code)))) or "(no output)"
 
     def _timeout(self, arguments: Arguments) -> float | None:
         wanted = arguments.get("timeout")
@@ -143,7 +146,10 @@ class Executor:
             )
         k = min(arguments.get("k", HITS), MOST_HITS)
         hits = await search.search(arguments["query"], path=arguments.get("path"), k=k)
-        return "\n\n".join(f"{hit.path}:{hit.first}-{hit.last}\n{hit.text}" for hit in hits) or "no matches"
+        return (
+            "\n\n".join(f"{shown(hit.path)}:{hit.first}-{hit.last}\n{hit.text}" for hit in hits)
+            or "no matches"
+        )
 
     async def _todo_write(self, _: Arguments) -> str:
         return "ok"  # the plan is in the conversation, and the observer shows it
@@ -156,12 +162,34 @@ class Executor:
 
 def _file_observation(arguments: Arguments, error: Exception) -> ToolResult:
     known = file_error(arguments.get("path", "."), error)
-    return ToolResult(text=f"error: {known}", error=known)
+    return _tool_error(known, str(known))
 
 
 def _tool_error(error: ToolError, text: str) -> ToolResult:
-    return ToolResult(text=f"error: {text.encode(errors='replace').decode()}", error=error)
+    return ToolResult(text=f"error: {presentable(text)}", error=error)
+
+
+def _failure(status: int) -> str:
+    """Return the line that tells the model of a failure; empty for a command that succeeded.
+
+    A command that a signal ended has the status that a shell gives it, whether a shell saw it or the sandbox.
+
+    >>> _failure(0), _failure(3), _failure(-9), _failure(137)
+    ('', '[exit code 3]', '[exit code 137: SIGKILL]', '[exit code 137: SIGKILL]')
+    """
+    if not status:
+        return ""
+    code = 128 - status if status < 0 else status
+    names = {128 + each: f": {each.name}" for each in signal.Signals}
+    return f"[exit code {code}{names.get(code, '')}]"
 
 
 def _tail(text: str) -> str:
-    return text if len(text) <= OUTPUT_CHARS else "[cut]\n" + text[-OUTPUT_CHARS:]
+    """Return the end of an output, with a line above it that says how much was cut and how to get at it."""
+    noted = LEFT_OUT.match(text)
+    cut = int(noted[1]) if noted else 0
+    text = text[noted.end() :] if noted else text
+    cut += max(0, len(text) - OUTPUT_CHARS)
+    if not cut:
+        return text
+    return f"[cut: {cut} bytes before this; send them to a file with > and read that]\n{text[-OUTPUT_CHARS:]}"

@@ -4,9 +4,11 @@ import asyncio
 import os
 import re
 import shlex
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from ostinato.git import environment as safe_environment
 from ostinato.harness.permissions.shell import Opaque, split
 
 LOOKING = {"status", "diff", "log"}
@@ -54,22 +56,27 @@ async def git(
     stdin: bytes = b"",
     accepted: tuple[int, ...] = (0,),
 ) -> bytes:
-    """Return the output of one git command, run without the GIT_* variables of a hook; raises GitError.
+    """Return the output of one git command, which runs nothing that the repository names; raises GitError.
 
     A caller that is cancelled waits for the end of the command, which may hold the lock of an index that the
     next command needs.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
+        safe = await asyncio.to_thread(safe_environment, directory, {**kept, **(environment or {})})
         process = await asyncio.create_subprocess_exec(
             *("git", "-C", str(directory), *arguments),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env={**kept, **(environment or {})},
+            env=safe,
         )
     except FileNotFoundError:
         raise GitError("git is not installed") from None
+    except subprocess.CalledProcessError as error:
+        raise GitError(error.stderr.decode(errors="replace").strip().removeprefix("fatal: ")) from error
+    except subprocess.SubprocessError as error:
+        raise GitError(str(error)) from error
     communicating = asyncio.ensure_future(process.communicate(stdin))
     try:
         output, errors = await asyncio.shield(communicating)

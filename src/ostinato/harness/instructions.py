@@ -8,6 +8,7 @@ same tokens as ever. The text is the repository's, not the user's: it cannot cha
 import posixpath
 from collections.abc import Iterator
 
+from ostinato.harness.tools.names import shown
 from ostinato.sandbox.base import Sandbox, SandboxError
 
 NAMES = ("AGENTS.md", "CLAUDE.md")
@@ -20,16 +21,16 @@ async def at_root(sandbox: Sandbox) -> str:
     return f"\n\nInstructions of this repository ({found[0]}):\n\n{found[1]}" if found else ""
 
 
-async def below(sandbox: Sandbox, path: str, shown: set[str]) -> str:
-    """Return the instructions of the directories above `path` that are not in `shown`, and add them to it."""
+async def below(sandbox: Sandbox, path: str, told: set[str]) -> str:
+    """Return the instructions of the directories above `path` that are not in `told`, and add them to it."""
     texts = []
     for directory in _above(path):
-        if directory in shown:
+        if directory in told:
             continue
-        shown.add(directory)
+        told.add(directory)
         found = await _read(sandbox, directory)
         if found:
-            texts.append(f"\n\n[instructions of {directory}/{found[0]}]\n{found[1]}")
+            texts.append(f"\n\n[instructions of {shown(directory)}/{found[0]}]\n{found[1]}")
     return "".join(texts)
 
 

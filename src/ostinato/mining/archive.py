@@ -1,14 +1,18 @@
 """Archives and directories of source code, read into a `SourceTree`; whatever they hold, nothing is run.
 
-An archive is hostile: a path that climbs out, a link, a device or a bomb refuses the whole of it, by name.
+An archive is hostile: a path that climbs out, a link, a device or a bomb refuses the whole of it, by name. Of
+a directory, and of a commit, an odd file costs only itself, and is counted with its reason.
 """
 
+import os
 import re
 import stat
 import tarfile
 import zipfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import IO
 
 from ostinato.mining.base import MiningError, SourceTree, repository_name
@@ -16,6 +20,8 @@ from ostinato.mining.base import MiningError, SourceTree, repository_name
 MAX_FILES = 5_000
 MAX_BYTES = 64 * 2**20
 MAX_FILE_BYTES = 8 * 2**20
+LONGEST_NAME = 200
+"""Bytes of one part of a path; file systems take 255, and what is written beside a file adds some."""
 SKIPPED = frozenset({".git", "__pycache__", ".hg", ".svn", "node_modules", ".venv", ".tox"})
 LICENCE = re.compile(r"^(licen[cs]e|copying|unlicense)[^/]*$", re.IGNORECASE)
 LICENCES = {
@@ -36,7 +42,8 @@ COMPILED = (".so", ".pyd", ".dylib", ".dll")
 def read_tree(path: Path) -> SourceTree:
     """Read a source archive (`.tar.*`, `.zip`) or a directory. Raises MiningError with the reason."""
     if path.is_dir():
-        return checked_tree(path.resolve().name, "", dict(_directory(path.resolve())))
+        left_out = Counter[str]()
+        return checked_tree(path.resolve().name, "", dict(_directory(path.resolve(), left_out)), left_out)
     stem = re.sub(r"\.(tar(\.\w+)?|tgz|zip)$", "", path.name)
     try:
         files = dict(_zip(path) if zipfile.is_zipfile(path) else _tar(path))
@@ -46,11 +53,33 @@ def read_tree(path: Path) -> SourceTree:
     return checked_tree(stem, version[1] if version else "", _without_top(files))
 
 
-def checked_tree(name: str, version: str, files: dict[str, bytes]) -> SourceTree:
+def why_odd(path: str, size: int) -> str:
+    """Return why a file of a directory or a commit is left out; empty for one that is taken."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return "the name is no UTF-8"
+    parts = path.split("/")
+    if any(len(part.encode()) > LONGEST_NAME for part in parts) or not path.isprintable():
+        return "no file system or list takes the name"
+    if any(part.lower() == ".git" for part in parts):
+        return "the name is git's own"
+    return f"larger than {MAX_FILE_BYTES >> 20} MiB" if size > MAX_FILE_BYTES else ""
+
+
+def checked_tree(
+    name: str, version: str, files: dict[str, bytes], left_out: Mapping[str, int] = MappingProxyType({})
+) -> SourceTree:
     """Return the tree of these files. Raises MiningError for compiled parts, no tests or no sources."""
     if compiled := [path for path in files if path.endswith(COMPILED)]:
         raise MiningError("compiled parts", name, compiled[0])
-    tree = SourceTree(name=repository_name(name), version=version, files=files, licence=licence(files))
+    tree = SourceTree(
+        name=repository_name(name),
+        version=version,
+        files=files,
+        licence=licence(files),
+        left_out=left_out,
+    )
     if not tree.tests:
         raise MiningError("no tests", name, "no test_*.py or *_test.py")
     if not tree.sources:
@@ -140,14 +169,19 @@ def _zip(archive: Path) -> Iterator[tuple[str, bytes]]:
                 yield path, budget.read(path, stream)
 
 
-def _directory(folder: Path) -> Iterator[tuple[str, bytes]]:
+def _directory(folder: Path, left_out: Counter[str]) -> Iterator[tuple[str, bytes]]:
+    """Yield the files of a directory; `left_out` counts those that are left out."""
     budget = _Budget(folder.name)
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder).as_posix()
-        if SKIPPED.intersection(path.relative_to(folder).parts):
+        if SKIPPED.intersection(path.relative_to(folder).parts) or (path.is_dir() and not path.is_symlink()):
             continue
-        if path.is_symlink():
-            raise MiningError("link in archive", folder.name, relative)
-        if path.is_file():
-            with path.open("rb") as stream:
-                yield relative, budget.read(relative, stream)
+        facts = path.lstat()
+        kind = "a link" if stat.S_ISLNK(facts.st_mode) else "" if stat.S_ISREG(facts.st_mode) else "no file"
+        why = kind or why_odd(relative, facts.st_size)
+        why = why or ("" if os.access(path, os.R_OK) else "it may not be read")
+        if why:
+            left_out[why] += 1
+            continue
+        with path.open("rb") as stream:
+            yield relative, budget.read(relative, stream)

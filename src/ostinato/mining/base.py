@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
+from ostinato.mining.settings import TEST_FILE, files_of_tests
+
 HELD_OUT = "mined"
 """The split of tasks that are kept for measuring; the others are of the split `train`."""
 TRAIN = "train"
@@ -14,10 +16,12 @@ HELD_OUT_SHARE = 4
 """The number of repositories of which one is held out."""
 LEVELS = ("terse", "plain", "full")
 """The levels of detail of a request; the shortest is as terse as people are."""
-TEST_FILE = re.compile(r"(^|/)(test_[^/]*|[^/]*_tests?)\.py$")
 TEST_FOLDERS = frozenset({"test", "tests", "testing"})
 NO_SOURCES = frozenset({"doc", "docs", "example", "examples", "bench", "benchmarks", "benchmark", "tools"})
-CONFIGURATION = frozenset({"pyproject.toml", "pytest.ini", "setup.cfg", "tox.ini", "conftest.py"})
+CONFIGURATION = frozenset(
+    {"pyproject.toml", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "setup.cfg", "tox.ini"}
+    | {"conftest.py"}
+)
 
 
 class MiningError(Exception):
@@ -41,19 +45,23 @@ class SourceTree:
     version: str
     files: Mapping[str, bytes]
     licence: str
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """The files that were left out, by the reason."""
 
     @property
     def tests(self) -> tuple[str, ...]:
-        """The files that hold tests."""
-        return tuple(path for path in sorted(self.files) if is_test(path) and TEST_FILE.search(path))
+        """The files that hold tests, as `testpaths` and `python_files` of the settings say where they do."""
+        return files_of_tests(self.files)[0]
 
     @property
     def sources(self) -> tuple[str, ...]:
         """The Python files that a fault may be put into."""
+        tests = set(self.tests)
         return tuple(
             path
             for path in sorted(self.files)
             if path.endswith(".py")
+            and path not in tests
             and not is_test(path)
             and not NO_SOURCES.intersection(PurePosixPath(path).parts[:-1])
             and path not in {"setup.py", "conftest.py", "noxfile.py"}
@@ -101,6 +109,11 @@ class Tally:
 
     def count(self, stage: str, number: int = 1) -> None:
         self.stages[stage] += number
+
+    def note(self, stage: str, number: int) -> None:
+        """Count what was left out, where anything was."""
+        if number:
+            self.count(stage, number)
 
     def refuse(self, error: MiningError) -> None:
         self.refused[error.kind] += 1

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
+from ostinato.mining.python_source import PythonSource, PythonSourceError
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 OPERATORS: dict[type[ast.AST], tuple[str, str]] = {
     ast.Add: ("+", "-"),
@@ -34,13 +36,14 @@ OPERATORS: dict[type[ast.AST], tuple[str, str]] = {
 MAX_BODY = 12
 """Lines of the longest function whose body may be removed; a longer one is a project, not a task."""
 MAX_CONSTANT = 1000
+NEWLINE = frozenset("\r\n")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """One change of one function.
 
-    >>> Fault(kind="operator", path="a.py", function="f", line=2, first_line=1, text="...", words="+").kind
+    >>> Fault(kind="operator", path="a.py", function="f", line=2, first_line=1, data=b"...", words="+").kind
     'operator'
     """
 
@@ -51,7 +54,7 @@ class Fault:
     line: int
     first_line: int
     """The first line of the function, decorators included, as its code object has it."""
-    text: str
+    data: bytes
     """The whole file with the fault."""
     words: str
     """The part that was replaced, for the evidence."""
@@ -60,16 +63,16 @@ class Fault:
 class Text:
     """A source file, with offsets into it by the positions of its syntax tree."""
 
-    def __init__(self, source: str) -> None:
-        self.source = source
-        self._starts = [0]
-        for line in source.splitlines(keepends=True):
-            self._starts.append(self._starts[-1] + len(line))
-        self._lines = source.splitlines(keepends=True)
+    def __init__(self, source: PythonSource) -> None:
+        self.source = source.text
+        self.lines = source.lines
+        self.starts = [0]
+        for line in self.lines:
+            self.starts.append(self.starts[-1] + len(line))
 
     def offset(self, line: int, column: int) -> int:
         """Return the offset of a position; its column counts bytes of UTF-8."""
-        return self._starts[line - 1] + len(self._lines[line - 1].encode()[:column].decode())
+        return self.starts[line - 1] + len(self.lines[line - 1].encode()[:column].decode())
 
     def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
         return (
@@ -86,36 +89,29 @@ Change = tuple[int, int, str, int]
 """The start and end of the part to replace, the text in its place, and the line."""
 
 
-def faults(path: str, source: str) -> list[Fault]:
+def faults(path: str, source: PythonSource) -> list[Fault]:
     """Return every fault of every function in a file, in the order of the text.
 
-    A file that is no Python, or has text that splits lines in ways of its own, has none.
+    Raise PythonSourceError for a file that is no Python.
     """
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError):
-        return []
-    lines = source.count("\n") + (source[-1:] != "\n")
-    if "\r" in source or len(source.splitlines()) != lines:
-        return []
-    text, found = Text(source), []
+    tree, text, found = source.tree(), Text(source), list[Fault]()
     for name, function in _functions(tree, ""):
         first = min([function.lineno, *(each.lineno for each in function.decorator_list)])
         for kind, find in KINDS.items():
             for start, end, instead, line in find(text, function):
-                changed = source[:start] + instead + source[end:]
+                changed = source.with_text(text.source[:start] + instead + text.source[end:])
                 if changed == source:
                     continue
-                with suppress(SyntaxError, ValueError):
-                    ast.parse(changed)
+                with suppress(PythonSourceError):
+                    changed.tree()
                     fault = Fault(
                         kind=kind,
                         path=path,
                         function=name,
                         line=line,
                         first_line=first,
-                        text=changed,
-                        words=source[start:end][:200],
+                        data=changed.encoded(),
+                        words=text.source[start:end][:200],
                     )
                     found.append(fault)
     return found
@@ -157,7 +153,7 @@ def _operators(text: Text, function: Function) -> Iterator[Change]:
             before, after = OPERATORS[type(operator)]
             start, end = text.span(left)[1], text.span(right)[0]
             between = text.source[start:end]
-            if between.strip(" ()") == before and "\n" not in between:
+            if between.strip(" ()") == before and NEWLINE.isdisjoint(between):
                 at = start + between.index(before)
                 yield at, at + len(before), after, left.end_lineno or left.lineno
 
@@ -178,7 +174,7 @@ def _swapped_arguments(text: Text, function: Function) -> Iterator[Change]:
                 continue
             a, b = text.span(first), text.span(second)
             one, two = text.of(first), text.of(second)
-            if one != two and "\n" not in text.source[a[0] : b[1]]:
+            if one != two and NEWLINE.isdisjoint(text.source[a[0] : b[1]]):
                 yield a[0], b[1], two + text.source[a[1] : b[0]] + one, node.lineno
 
 
@@ -197,9 +193,8 @@ def _dropped_branch(text: Text, function: Function) -> Iterator[Change]:
                 if re.match(r"if\b", text.source[start:end]) is None:  # an `elif`
                     continue
                 if len(block) > 1:
-                    line_start = text.source.rfind("\n", 0, start) + 1
-                    line_end = text.source.find("\n", end) + 1 or len(text.source)
-                    yield line_start, line_end, "", statement.lineno
+                    last = statement.end_lineno or statement.lineno
+                    yield text.starts[statement.lineno - 1], text.starts[last], "", statement.lineno
                 else:
                     yield start, end, "pass", statement.lineno
 

@@ -7,12 +7,14 @@ be used raises a MiningError with its kind: a merge, a submodule, a binary chang
 import os
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ostinato.mining.archive import MAX_BYTES, MAX_FILES, checked_tree, licence
+from ostinato.mining.archive import MAX_BYTES, MAX_FILES, checked_tree, licence, why_odd
 from ostinato.mining.base import MiningError, SourceTree, is_test, repository_name, settings_of
+from ostinato.mining.python_source import PythonSourceError, python_source
 
 GIT_TIMEOUT_S = 300
 SUBMODULE, LINK = "160000", "120000"
@@ -78,7 +80,8 @@ class History:
     def head(self) -> SourceTree:
         """Return the files of the newest commit, without what git ignores. Raises MiningError."""
         id = self._run("rev-parse", "--verify", "HEAD^{commit}").decode().strip()
-        return checked_tree(self._name, id[:12], self._tree(f"{self._name}@{id[:9]}", id))
+        left_out = Counter[str]()
+        return checked_tree(self._name, id[:12], self._tree(f"{self._name}@{id[:9]}", id, left_out), left_out)
 
     def commits(self, limit: int) -> list[str]:
         """Return the newest commits of the first-parent history."""
@@ -139,13 +142,12 @@ class History:
 
     def _check_binary(self, where: str, changed: list[str], files: Mapping[str, bytes]) -> None:
         for path in changed:
-            data = files.get(path, b"")
-            try:
-                data.decode()
-            except UnicodeDecodeError:
-                raise MiningError("binary change", where, path) from None
-            if b"\0" in data:
+            if b"\0" in (data := files.get(path, b"")):
                 raise MiningError("binary change", where, path)
+            try:
+                _ = python_source(data) if path.endswith(".py") else None
+            except PythonSourceError as error:
+                raise MiningError("unreadable change", where, f"{path} is {error}") from error
 
     def _check_message(self, where: str, message: str, changed: Mapping[str, tuple[bytes, bytes]]) -> None:
         if len(message.split()) < MIN_WORDS:
@@ -158,8 +160,8 @@ class History:
                 if line not in old and len(code) >= LEAK_CHARACTERS and code in flat:
                     raise MiningError("message gives the answer away", where, line.strip())
 
-    def _tree(self, where: str, id: str) -> dict[str, bytes]:
-        files = files_of(where, id, self._run)
+    def _tree(self, where: str, id: str, left_out: Counter[str] | None = None) -> dict[str, bytes]:
+        files = files_of(where, id, self._run, left_out)
         if len(files) > MAX_FILES:
             raise MiningError("bomb", where, f"{len(files)} files, more than {MAX_FILES}")
         return files
@@ -190,16 +192,23 @@ def git(
     return done.stdout
 
 
-def files_of(where: str, tree: str, run: Callable[..., bytes]) -> dict[str, bytes]:
-    """Return the files of a tree without its links, read by `run`, a git in the repository that has it.
+def files_of(
+    where: str, tree: str, run: Callable[..., bytes], left_out: Counter[str] | None = None
+) -> dict[str, bytes]:
+    """Return the files of a tree, read by `run`, a git in the repository that has it.
 
-    Raises MiningError for a submodule, and for more than `MAX_BYTES` before any of them is read.
+    Links, submodules and odd files are left out, and counted in `left_out`. Raises MiningError for more than
+    `MAX_BYTES` before any file is read.
     """
     listing = run("ls-tree", "-r", "-z", "-l", "--full-tree", tree).decode("utf-8", "surrogateescape")
-    rows = [line.split("\t", 1) for line in listing.split("\0")[:-1]]
-    files = [(*head.split(), path) for head, path in rows if not head.startswith(LINK)]
-    if submodules := [path for _, kind, *_, path in files if kind == "commit"]:
-        raise MiningError("submodule", where, submodules[0])
+    files: list[tuple[str, ...]] = []
+    for head, path in (line.split("\t", 1) for line in listing.split("\0")[:-1]):
+        mode, kind, _, stated = head.split()
+        why = "a link" if mode == LINK else "a submodule" if kind == "commit" else why_odd(path, int(stated))
+        if not why:
+            files.append((*head.split(), path))
+        elif left_out is not None:
+            left_out[why] += 1
     if sum(int(size) for *_, size, _ in files) > MAX_BYTES:
         raise MiningError("bomb", where, f"more than {MAX_BYTES >> 20} MiB")
     blobs = "".join(f"{blob}\n" for _, _, blob, *_ in files)

@@ -4,6 +4,7 @@ import asyncio
 import json
 import shutil
 import tempfile
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from ostinato.mining.present import mine_present
 from ostinato.mining.write import Draft, write_task
 from ostinato.sandbox.base import Backend
 from ostinato.sandbox.exam.verifier import Verification, Verifier
+from ostinato.tasks.base import TaskError
 from ostinato.types import Task
 
 Detail = Literal["mixed", "terse", "plain", "full"]
@@ -71,8 +73,8 @@ class Miner:
                 self.tally.count("repositories read")
                 try:
                     tasks = await self._mine(path)
-                except MiningError as error:
-                    self._leave_out(error)
+                except Exception as error:  # one odd repository never ends the mining of the others
+                    self._leave_out(_named(path.name, error))
                     return []
                 self.tally.count("repositories with tasks", bool(tasks))
                 self._say(f"{path.name}: {len(tasks)} tasks")
@@ -96,8 +98,8 @@ class Miner:
             tasks = await self._mine_past(history)
         try:
             return [*tasks, *await self._mine_present(tree)]
-        except MiningError as error:  # the tasks of the history stay
-            self._leave_out(error)
+        except Exception as error:  # the tasks of the history stay
+            self._leave_out(_named(tree.name, error))
             return tasks
 
     async def _mine_present(self, tree: SourceTree) -> list[Task]:
@@ -125,8 +127,8 @@ class Miner:
             try:
                 commit = await asyncio.to_thread(history.commit, id)
                 draft = await mine_commit(self._backend, commit, detail=config.detail)
-            except MiningError as error:
-                self._leave_out(error)
+            except Exception as error:
+                self._leave_out(_named(id[:9], error))
                 continue
             self.tally.count("commits that tell before from after")
             if (task := await self.validated(draft)) is not None:
@@ -145,7 +147,7 @@ class Miner:
         """Write a task and let its verifier tell before from after; return None for one that it does not."""
         try:
             task = await asyncio.to_thread(write_task, draft, self._out)
-        except (FileExistsError, UnicodeError) as error:
+        except (OSError, ValueError, TaskError) as error:
             self.tally.count("tasks not written")
             self._say(f"{draft.tree.name}: {error}")
             return None
@@ -160,6 +162,15 @@ class Miner:
         note = {"empty": dict(empty.outcomes), "solution": "passed", "grade": solved.grade.name.lower()}
         await asyncio.to_thread(_note, task.directory / "evidence.json", note)
         return task
+
+
+def _named(where: str, error: Exception) -> MiningError:
+    """Return the reason why something was left out; a failure that no reason was made for says its place."""
+    if isinstance(error, MiningError):
+        return error
+    places = traceback.extract_tb(error.__traceback__)
+    place = f" ({Path(places[-1].filename).name}:{places[-1].lineno})" if places else ""
+    return MiningError("not expected", where, f"{type(error).__name__}: {error}{place}"[:300])
 
 
 def _unfit(empty: Verification, solved: Verification) -> str:

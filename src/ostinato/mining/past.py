@@ -10,8 +10,6 @@ from ostinato.mining.trials import FAULT_TIMEOUT_S, run_probe, why_none_passes
 from ostinato.mining.write import Draft
 from ostinato.sandbox.base import Backend
 
-RUNS = 3
-"""The runs after the commit; a test that passes in some of them alone is left out."""
 MAX_FAILING, MAX_PASSING = 100, 100
 HISTORY_TIMEOUT_S = 3 * FAULT_TIMEOUT_S
 """The CPU seconds that the tests of a commit may take together; by the clock several times as many."""
@@ -23,16 +21,17 @@ async def mine_commit(backend: Backend, commit: Commit, *, detail: str) -> Draft
     tests = [path for path in commit.tests if path.endswith(".py")]
     before = with_source_path({**commit.before, **commit.tests})
     after = {path: data for path, data in {**before, **commit.sources}.items() if data is not None}
-    runs = await _runs(backend, where, after, tests, RUNS)
+    runs = await _runs(backend, where, after, tests)
     new = [run["outcomes"] for run in runs]
     steady = {test for test in new[0] if all(run.get(test) == "passed" for run in new)}
     unstable = {test for run in new for test, outcome in run.items() if outcome == "passed"} - steady
     if not steady and not unstable:
         raise why_none_passes(where, runs[0], "tests fail after")
-    (was,) = await _runs(backend, where, before, tests, 1)
-    old = was["outcomes"]
-    failing = [test for test in sorted(steady) if old.get(test) != "passed" and test.isprintable()]
-    passing = [test for test in sorted(steady) if old.get(test) == "passed" and test.isprintable()]
+    was = [run["outcomes"] for run in await _runs(backend, where, before, tests)]
+    old, named = was[0], [test for test in sorted(steady) if test.isprintable()]
+    failing = [test for test in named if all(run.get(test) != "passed" for run in was)]
+    passing = [test for test in named if all(run.get(test) == "passed" for run in was)]
+    unstable |= set(named) - {*failing, *passing}
     if not failing:
         kind = "tests are flaky" if unstable else "tests pass before"
         said = [*runs[0]["errors"], *runs[0]["messages"].values()]
@@ -73,9 +72,10 @@ async def mine_commit(backend: Backend, commit: Commit, *, detail: str) -> Draft
 
 
 async def _runs(
-    backend: Backend, where: str, files: Mapping[str, bytes], tests: list[str], runs: int
+    backend: Backend, where: str, files: Mapping[str, bytes], tests: list[str]
 ) -> list[dict[str, Any]]:
-    order = {"files": tests, "runs": runs, "timeout_s": HISTORY_TIMEOUT_S}
+    """Return the outcomes of several runs, of which a test that passes in some alone is left out."""
+    order = {"files": tests, "timeout_s": HISTORY_TIMEOUT_S}
     found: list[dict[str, Any]] = await run_probe(backend, where, files, "outcomes", order)
     if any("outcomes" not in run for run in found):
         ended = next(run for run in found if "outcomes" not in run)

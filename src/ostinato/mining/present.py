@@ -6,6 +6,7 @@ the place of the fault, at one of three levels of detail.
 
 import ast
 import hashlib
+from base64 import b64encode
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +16,8 @@ from typing import Any
 
 from ostinato.mining.base import LEVELS, SourceTree, Tally
 from ostinato.mining.faults import Fault, faults
-from ostinato.mining.settings import with_source_path
+from ostinato.mining.python_source import PythonSourceError, python_source
+from ostinato.mining.settings import files_of_tests, pytest_options, with_source_path
 from ostinato.mining.trials import FAULT_TIMEOUT_S, Survey, run_probe, survey
 from ostinato.mining.write import Draft
 from ostinato.sandbox.base import Backend
@@ -51,7 +53,7 @@ KEPT, UNNOTICED, BLUNT, UNCOLLECTED, ENDLESS, FLAKY = (
 class FaultTrial:
     """One fault, and the tests that are run on it.
 
-    >>> fault = Fault(kind="operator", path="a.py", function="f", line=2, first_line=1, text="", words="+")
+    >>> fault = Fault(kind="operator", path="a.py", function="f", line=2, first_line=1, data=b"", words="+")
     >>> FaultTrial(id="0", fault=fault, tests=("t.py::test_a",)).id
     '0'
     """
@@ -69,18 +71,34 @@ async def mine_present(
     `detail` is a level of the instructions, or `mixed`.
     """
     tree = replace(tree, files=with_source_path(tree.files))
+    for reason, number in tree.left_out.items():
+        tally.note(f"files left out: {reason}", number)
+    for option in pytest_options(tree.files).left_out:
+        tally.note(f"options of pytest left out: {option}", 1)
+    tally.note("files of tests outside of testpaths", files_of_tests(tree.files)[1])
     found = await survey(backend, tree.name, tree.files, tree.tests)
     tally.count("tests that pass", len(found.passing))
     tally.count("tests that fail at head", found.failing)
-    tally.count("tests that are unstable", found.unstable)
-    tally.count("files of tests that take too long", found.left_out)
-    trials = candidates(tree, found, Random(f"{tree.name}/{seed}"))
+    tally.count("tests that are unstable", sum(found.unstable.values()))
+    for reason, number in found.unstable.items():
+        tally.note(f"tests that rest on {reason}", number)
+    tally.count("files of tests that take too long", found.left_out.get("take too long", 0))
+    for reason, number in found.left_out.items():
+        tally.note(f"files of tests that {reason}", number if reason != "take too long" else 0)
+    tally.note("files of tests with errors", len(found.errors))
+    tally.note("tests whose names cannot be printed", found.unprintable)
+    trials = candidates(tree, found, Random(f"{tree.name}/{seed}"), tally)
     drafts: list[Draft] = []
     per_function: dict[tuple[str, str], int] = defaultdict(int)
     stream = islice(trials, TRIES * wanted)
     while len(drafts) < wanted and (batch := list(islice(stream, max(8, wanted - len(drafts))))):
         rows = [
-            {"id": each.id, "path": each.fault.path, "text": each.fault.text, "tests": each.tests}
+            {
+                "id": each.id,
+                "path": each.fault.path,
+                "data": b64encode(each.fault.data).decode(),
+                "tests": each.tests,
+            }
             for each in batch
         ]
         order = {"faults": rows, "timeout_s": FAULT_TIMEOUT_S}
@@ -97,15 +115,23 @@ async def mine_present(
     return drafts
 
 
-def candidates(tree: SourceTree, found: Survey, rng: Random) -> Iterator[FaultTrial]:
-    """Yield faults in functions that tests reach, the kinds in turn, functions as different as possible."""
+def candidates(tree: SourceTree, found: Survey, rng: Random, tally: Tally) -> Iterator[FaultTrial]:
+    """Yield faults in functions that tests reach, the kinds in turn, functions as different as possible.
+
+    `tally` counts the sources that are left out.
+    """
     tests_of: dict[tuple[str, int], list[str]] = defaultdict(list)
     for test, places in found.reached.items():
         for place in places:
             tests_of[place].append(test)
     by_kind: dict[str, list[Fault]] = defaultdict(list)
     for path in tree.sources:
-        for fault in faults(path, tree.files[path].decode(errors="replace")):
+        try:
+            found_here = faults(path, python_source(tree.files[path]))
+        except PythonSourceError as error:
+            tally.count(f"sources left out: {error}")
+            continue
+        for fault in found_here:
             place = (path, fault.first_line)
             if place in tests_of and place not in found.at_import:
                 by_kind[fault.kind].append(fault)
@@ -166,11 +192,10 @@ def draft(
     level: str,
 ) -> Draft:
     """Return the task of a fault: half of the failing tests are hidden, all of them decide."""
-    files = {**tree.files, fault.path: fault.text.encode()}
+    files = {**tree.files, fault.path: fault.data}
     wanted, hidden = chosen(failing), list[str]()
     for path in sorted({name.partition("::")[0] for name in wanted}):
-        text, gone = without(tree.files[path].decode(), path, wanted)
-        files[path] = text.encode()
+        files[path], gone = without(tree.files[path], path, wanted)
         hidden += gone
     visible = [name for name in functions_of(failing) if name not in hidden]
     level = level if visible else level.replace("terse", "plain")  # a bare name would leave a guess
@@ -227,9 +252,9 @@ def _evidence(
             "tests": found.collected,
             "passing": len(found.passing),
             "failing_at_head": found.failing,
-            "unstable": found.unstable,
+            "unstable": sum(found.unstable.values()),
             "files_with_errors": list(found.errors),
-            "files_left_out": found.left_out,
+            "files_left_out": sum(found.left_out.values()),
         },
     }
 
@@ -280,26 +305,27 @@ def chosen(failing: Iterable[str]) -> list[str]:
     return names[: (len(names) + 1) // 2]
 
 
-def without(source: str, path: str, names: Iterable[str]) -> tuple[str, list[str]]:
-    """Return the text of a test file without these test functions, and those that were found in it."""
+def without(data: bytes, path: str, names: Iterable[str]) -> tuple[bytes, list[str]]:
+    """Return a test file without these test functions, and those that were found in it."""
     wanted = {tuple(name.split("::")[1:]): name for name in names if name.split("::")[0] == path}
     try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError):
-        return source, []
-    lines, found = source.splitlines(keepends=True), []
+        source = python_source(data)
+        tree = source.tree()
+    except PythonSourceError:
+        return data, []
+    lines, found = source.lines, list[str]()
     for where, node, alone in reversed(list(_tests(tree.body, ()))):
         if where in wanted:
             first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
             blank = lines[first - 1][: len(lines[first - 1]) - len(lines[first - 1].lstrip())]
-            lines[first - 1 : node.end_lineno] = [f"{blank}pass\n"] if alone else []
+            lines[first - 1 : node.end_lineno] = [f"{blank}pass{source.newline}"] if alone else []
             found.append(wanted[where])
-    text = "".join(lines)
+    rest = source.with_text("".join(lines))
     try:
-        ast.parse(text)
-    except SyntaxError:  # a class lost every one of its tests
-        return source, []
-    return text, sorted(found)
+        rest.tree()
+    except PythonSourceError:  # a class lost every one of its tests
+        return data, []
+    return rest.encoded(), sorted(found)
 
 
 def _tests(

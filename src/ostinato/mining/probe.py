@@ -5,21 +5,26 @@
     python probe.py faults ORDER RESULT      which tests fail with each of many versions of a file
 
 ORDER and RESULT are JSON files. pytest is imported once; each run is a fork of that process, so a run costs
-what its own tests cost. It needs the standard library and pytest alone.
+what its own tests cost. What must not decide a verdict is varied: the order of the tests, and by interpreters
+of their own (`python probe.py serve`) the hash seed and the time zone. It needs the standard library and
+pytest alone.
 """
 
+import base64
 import contextlib
+import io
 import json
 import os
 import resource
 import select
 import signal
+import subprocess
 import sys
 import threading
 import time
 import types
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 MESSAGE_CHARACTERS = 300
@@ -28,6 +33,12 @@ PATIENCE = 4
 FILE_S = 5.0
 """The CPU seconds that the tests of one file may take, where all take too long together."""
 OPTIONS = ("-q", "-p", "no:cacheprovider", "--continue-on-collection-errors", "-o", "addopts=", "--tb=short")
+ZONES = "/usr/share/zoneinfo"
+OTHERS = (
+    {"PYTHONHASHSEED": ("1", "1"), "TZ": ("Pacific/Kiritimati", "AHEAD-14")},
+    {"PYTHONHASHSEED": ("2", "2"), "TZ": ("Pacific/Pago_Pago", "BEHIND+11")},
+)
+"""The variables of the other interpreters, here and on a machine without a list of time zones."""
 Json = dict[str, Any]
 
 
@@ -52,6 +63,9 @@ class Watcher:
     def pytest_collectreport(self, report: Any) -> None:
         if report.failed:
             self.errors.append(f"{report.nodeid}: {_message(report)}")
+
+    def pytest_internalerror(self, excrepr: Any) -> None:
+        self.errors.append(f"pytest: {str(excrepr).strip().splitlines()[-1][:MESSAGE_CHARACTERS]}")
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self._started(nodeid)
@@ -172,8 +186,12 @@ def _run_here(tests: list[str], arguments: list[str], trace: bool, reverse: bool
 
     watcher = Watcher(trace, reverse, lambda test: _write(writer, f"{test!a}\n".encode()))
     options = [*OPTIONS, *arguments, f"--rootdir={os.getcwd()}"]  # noqa: PTH109
-    status = pytest.main([*options, "--", *tests], plugins=[watcher])
+    with contextlib.redirect_stderr(io.StringIO()) as said:
+        status = pytest.main([*options, "--", *tests], plugins=[watcher])
     _follow(None)
+    if not watcher.outcomes and not watcher.errors and (lines := said.getvalue().strip().splitlines()):
+        telling = [line for line in lines if line.startswith(("E  ", "ERROR"))] or lines
+        watcher.errors.append(f"pytest: {' '.join([lines[0], telling[-1]])}"[:MESSAGE_CHARACTERS])
     return watcher.result(int(status))
 
 
@@ -190,37 +208,105 @@ def _read(reader: int, deadline: float) -> tuple[bytes, bool]:
     return data, False
 
 
-def survey(order: Json) -> Json:
-    """Run all tests twice: traced, and once more in the opposite order.
+class OtherInterpreter:
+    """An interpreter with other variables, which runs tests in forks of its own."""
 
-    Tests that take too long together are run file by file, as many files as the time suffices for.
+    def __init__(self, variables: Json) -> None:
+        number = int(not os.path.isdir(ZONES))  # noqa: PTH112
+        names = {name: values[number] for name, values in variables.items()}
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, "serve"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **names},
+        )
+
+    def run(self, tests: list[str], timeout_s: float, arguments: list[str]) -> Json:
+        """Do what the function `run` does."""
+        asked, answers = self._process.stdin, self._process.stdout
+        assert asked is not None and answers is not None
+        try:
+            asked.write(json.dumps([tests, timeout_s, arguments]).encode() + b"\n")
+            asked.flush()
+            result: Json = json.loads(answers.readline())
+        except (OSError, ValueError):
+            return {"died": True, "timeout": False, "at": "another interpreter", "exit": -1}
+        return result
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._process.communicate()
+
+
+@contextlib.contextmanager
+def other_interpreters() -> Iterator[list[OtherInterpreter]]:
+    started = [OtherInterpreter(variables) for variables in OTHERS]
+    try:
+        yield started
+    finally:
+        for each in started:
+            each.close()
+
+
+def serve() -> None:
+    """Run what the lines of standard input ask for, and write what came of it, a line each."""
+    for line in sys.stdin.buffer:
+        _write(1, json.dumps(run(*json.loads(line))).encode() + b"\n")
+
+
+def again(
+    tests: list[str], timeout_s: float, arguments: list[str], others: list[OtherInterpreter]
+) -> list[Json]:
+    """Run tests again: in the opposite order, and in each of the other interpreters."""
+    backwards = run(tests, timeout_s, arguments, reverse=True)
+    return [backwards, *(each.run(tests, timeout_s, arguments) for each in others)]
+
+
+def survey(order: Json) -> Json:
+    """Run all tests traced, and `again`.
+
+    Where they take too long together, end their process or are not collected, as under a conftest that
+    raises, they are run file by file, as many files as the time suffices for.
     """
     files, timeout_s, arguments = order["files"], order["timeout_s"], order["arguments"]
-    first = run(files, timeout_s, arguments, trace=True)
-    if first.get("timeout") and len(files) > 1:
-        return _survey_by_file(order)
-    second = run(files, timeout_s, arguments, reverse=True) if "outcomes" in first else first
-    return {"first": first, "second": second}
+    with other_interpreters() as others:
+        first = run(files, timeout_s, arguments, trace=True)
+        if not first.get("outcomes") and len(files) > 1:
+            return _survey_by_file(order, others)
+        rest = again(files, timeout_s, arguments, others) if "outcomes" in first else []
+        return {"first": first, "again": rest}
 
 
-def _survey_by_file(order: Json) -> Json:
-    """Return the survey of the files that end soon, with the number of files that were left out.
+def _survey_by_file(order: Json, others: list[OtherInterpreter]) -> Json:
+    """Return the survey of the files that end soon, with the number of others by the reason.
 
     The hashes of their names decide which come first, so that they are of all parts of the repository.
     """
     files, timeout_s, arguments = order["files"], order["timeout_s"], order["arguments"]
-    end, pairs, each_s = _cpu() + 2 * timeout_s, [], min(FILE_S, timeout_s)
+    end, surveyed, each_s = _cpu() + 2 * timeout_s, list[list[Json]](), min(FILE_S, timeout_s)
+    left_out = {"take too long": 0, "end their process": 0, "are not collected": 0}
+    errors: list[str] = []
     for file in sorted(files, key=lambda name: zlib.crc32(name.encode())):
-        if _cpu() > end:
-            break
-        first = run([file], each_s, arguments, trace=True)
-        second = run([file], each_s, arguments, reverse=True) if "outcomes" in first else {}
-        if "outcomes" in second:
-            pairs.append((first, second))
-    if not pairs:
-        return {"first": {"timeout": True}, "second": {}}
-    whole = {"first": _joined([first for first, _ in pairs]), "second": _joined([each for _, each in pairs])}
-    return {**whole, "left_out": len(files) - len(pairs)}
+        runs: list[Json] = [{"timeout": True}]
+        if _cpu() <= end:
+            runs = [run([file], each_s, arguments, trace=True)]
+        if runs[0].get("outcomes"):
+            runs += again([file], each_s, arguments, others)
+        ended = next((each for each in runs if not each.get("outcomes")), None)
+        if ended is None:
+            surveyed.append(runs)
+            continue
+        why = "take too long" if ended.get("timeout") else "end their process"
+        left_out["are not collected" if "outcomes" in ended else why] += 1
+        errors += [f"{file}: {error}" for error in ended.get("errors") or []]
+    if not surveyed:
+        is_late = left_out["take too long"] == len(files)
+        nothing = {"outcomes": {}, "errors": errors, "messages": {}, "status": 4}
+        return {"first": {"timeout": True} if is_late else nothing, "again": [], "left_out": left_out}
+    first, *rest = (_joined(list(runs)) for runs in zip(*surveyed, strict=True))
+    first["errors"] += errors
+    return {"first": first, "again": rest, "left_out": left_out}
 
 
 def _joined(results: list[Json]) -> Json:
@@ -247,7 +333,7 @@ def _cpu() -> float:
 
 
 def outcomes(order: Json) -> list[Json]:
-    """Run all tests several times, in both orders.
+    """Run all tests, and `again`.
 
     Where they do not come to their end, the files that do so alone are run, and the others are left out.
     """
@@ -258,26 +344,27 @@ def outcomes(order: Json) -> list[Json]:
         first = run(files, timeout_s, arguments) if files else first
     if "outcomes" not in first:
         return [first]
-    rest = [run(files, timeout_s, arguments, reverse=bool(number % 2)) for number in range(1, order["runs"])]
-    return [first, *rest]
+    with other_interpreters() as others:
+        return [first, *again(files, timeout_s, arguments, others)]
 
 
 def try_faults(order: Json) -> Json:
-    """Run the tests of each fault, and again in the opposite order when some fail.
+    """Run the tests of each fault, and `again` when some fail.
 
     Each version of a file gets a time of change that no other has, so that no cached bytecode fits it.
     """
     results, timeout_s, arguments = {}, order["timeout_s"], order["arguments"]
-    for index, fault in enumerate(order["faults"]):
-        with open(fault["path"], "rb") as file:  # noqa: PTH123
-            before = file.read()
-        _put(fault["path"], fault["text"].encode(), 1_000_000_000 + 10 * index)
-        runs = [run(fault["tests"], timeout_s, arguments)]
-        if {"failed", "error"}.intersection(runs[0].get("outcomes", {}).values()):
-            runs.append(run(fault["tests"], timeout_s, arguments, reverse=True))
-        _put(fault["path"], before, 1_000_000_005 + 10 * index)
-        kept = ("outcomes", "messages", "errors", "timeout", "died")
-        results[fault["id"]] = [{name: each[name] for name in kept if name in each} for each in runs]
+    kept = ("outcomes", "messages", "errors", "timeout", "died")
+    with other_interpreters() as others:
+        for index, fault in enumerate(order["faults"]):
+            with open(fault["path"], "rb") as file:  # noqa: PTH123
+                before = file.read()
+            _put(fault["path"], base64.b64decode(fault["data"]), 1_000_000_000 + 10 * index)
+            runs = [run(fault["tests"], timeout_s, arguments)]
+            if {"failed", "error"}.intersection(runs[0].get("outcomes", {}).values()):
+                runs += again(fault["tests"], timeout_s, arguments, others)
+            _put(fault["path"], before, 1_000_000_005 + 10 * index)
+            results[fault["id"]] = [{name: each[name] for name in kept if name in each} for each in runs]
     return results
 
 
@@ -289,7 +376,6 @@ def _put(path: str, data: bytes, changed_at: int) -> None:
 
 def main() -> None:
     """Do what the command line says."""
-    mode, order_path, result_path = sys.argv[1:]
     import pytest  # noqa: F401 - loaded once for all forks
 
     root = os.getcwd()  # noqa: PTH109
@@ -298,6 +384,10 @@ def main() -> None:
     given = os.environ.get("PYTHONPATH", "")
     os.environ["PYTHONPATH"] = os.pathsep.join([*folders, *filter(None, [given])])
     sys.dont_write_bytecode = False
+    if sys.argv[1:] == ["serve"]:
+        serve()
+        return
+    mode, order_path, result_path = sys.argv[1:]
     with open(order_path) as file:  # noqa: PTH123
         order = json.load(file)
     modes: dict[str, Callable[[Json], Any]] = {"survey": survey, "outcomes": outcomes, "faults": try_faults}

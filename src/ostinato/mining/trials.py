@@ -4,7 +4,7 @@ import json
 import re
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,9 @@ FAULT_TIMEOUT_S = 10.0
 LIMITS = replace(DEFAULT_LIMITS, memory_mb=2048, cpu_s=300, wall_s=600.0, disk_mb=256, processes=128)
 HEAD_TIMEOUT_S = 60.0
 """The CPU seconds that all tests of a repository may take together."""
+ORDER, SEED = "their order, or are flaky", "the hash seed or the time zone"
+"""What the outcome of a test may rest on besides the code."""
+UNSTEADY = "rests on order, hash seed or time zone"
 NETWORK = re.compile(
     r"gaierror|name resolution|Network is unreachable|Connection refused|URLError|ConnectionError"
 )
@@ -29,47 +32,55 @@ COMPILER = re.compile(r"\b(gcc|cc|clang|cargo|compiler)\b.*(not found|No such fi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """The tests of a repository as it is, run twice.
+    """The tests of a repository as it is, run in both orders and under several hash seeds and time zones.
 
     >>> Survey(passing={"t.py::test_a": 0.1}, reached={"t.py::test_a": frozenset({("a.py", 3)})},
-    ...        at_import=frozenset(), collected=1, unstable=0, failing=0, errors=()).collected
+    ...        at_import=frozenset(), collected=1, unstable={}, failing=0, errors=()).collected
     1
     """
 
     passing: Mapping[str, float]
-    """The tests that passed in both runs, with their seconds."""
+    """The tests that passed in every run, with their seconds."""
     reached: Mapping[str, frozenset[tuple[str, int]]]
     """The functions that each of them reaches: the file, and the first line in it."""
     at_import: frozenset[tuple[str, int]]
     """The functions that run when the test files are loaded, so that no single test reaches them."""
     collected: int
-    unstable: int
-    """The tests whose two runs differed."""
+    unstable: Mapping[str, int]
+    """The tests whose runs differed, by what they rest on."""
     failing: int
     errors: tuple[str, ...]
     """The test files that could not be loaded, and why."""
-    left_out: int = 0
-    """The test files that were left out, since all together take too long."""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """The test files that were left out, by the reason."""
+    unprintable: int = 0
+    """The tests that pass but whose names cannot be written into a list."""
 
 
 async def survey(backend: Backend, name: str, files: Mapping[str, bytes], tests: tuple[str, ...]) -> Survey:
-    """Run all tests of a repository twice. Raises MiningError when none of them can be used."""
+    """Run all tests of a repository several times. Raises MiningError when none of them can be used."""
     order = {"files": list(tests), "timeout_s": HEAD_TIMEOUT_S}
     found = await run_probe(backend, name, files, "survey", order)
-    first, second = found["first"], found["second"]
-    if "outcomes" not in first or "outcomes" not in second:
-        if first.get("timeout") or second.get("timeout"):
+    first, again = found["first"], found["again"]
+    if any("outcomes" not in each for each in (first, *again)):
+        if any(each.get("timeout") for each in (first, *again)):
             raise MiningError(
                 "tests never end", name, f"they take more than {HEAD_TIMEOUT_S:.0f} CPU seconds"
             )
         raise MiningError("tests end their process", name, "pytest did not come to its end")
     functions = [(path, line) for path, line in first["functions"]]
     outcomes = first["outcomes"]
-    passing = {
-        test: first["seconds"][test]
+    steady = [
+        test
         for test, outcome in outcomes.items()
-        if outcome == second["outcomes"].get(test) == "passed" and test.isprintable()
-    }
+        if outcome == "passed" and all(each["outcomes"].get(test) == outcome for each in again)
+    ]
+    passing = {test: first["seconds"][test] for test in steady if test.isprintable()}
+    reversed_outcomes, *elsewhere = [each["outcomes"] for each in again] or [outcomes]
+    by_order = {test for test in outcomes if reversed_outcomes.get(test) != outcomes[test]}
+    differ = {test for each in elsewhere for test in outcomes if each.get(test) != outcomes[test]}
+    if not passing and (passed := [test for test, outcome in outcomes.items() if outcome == "passed"]):
+        raise MiningError(UNSTEADY, name, f"{len(passed)} tests pass in some runs alone, as {passed[0]!a}")
     if not passing:
         raise why_none_passes(name, first, "fails at head")
     return Survey(
@@ -79,10 +90,11 @@ async def survey(backend: Backend, name: str, files: Mapping[str, bytes], tests:
         },
         at_import=frozenset(functions[index] for index in first["at_import"]),
         collected=len(outcomes),
-        unstable=sum(outcome != second["outcomes"].get(test) for test, outcome in outcomes.items()),
+        unstable={ORDER: len(by_order), SEED: len(differ - by_order)},
         failing=sum(outcome in {"failed", "error"} for outcome in outcomes.values()),
         errors=tuple(first["errors"]),
-        left_out=found.get("left_out", 0),
+        left_out=found.get("left_out", {}),
+        unprintable=len(steady) - len(passing),
     )
 
 

@@ -3,6 +3,8 @@
 import difflib
 import hashlib
 import json
+import re
+import shlex
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,11 +13,13 @@ from typing import Any
 
 from ostinato.mining.base import CONFIGURATION, SourceTree, is_test
 from ostinato.mining.settings import pytest_arguments
+from ostinato.sandbox.backends.environment import COMMAND_ENVIRONMENT
 from ostinato.tasks.base import load_task
 from ostinato.tasks.repository import write_repository
 from ostinato.types import Task
 
 KIND = "mined"
+LINE = re.compile(r"[^\n]*\n|[^\n]+\Z")
 TIMEOUT_S, MEMORY_MB = 240.0, 2048
 """The time of one run of a hidden suite, and its memory."""
 DOCKERFILE = """FROM python:3.11-slim
@@ -29,16 +33,29 @@ tests=$(cd "$(dirname "$0")" && pwd)
 cd "${REPO:-/repo}" || exit 1
 cp -R "$tests/suite/." .
 export PYTHONPATH="$PWD:$PWD/src${PYTHONPATH:+:$PYTHONPATH}"
-reward=0
-python -m pytest -q -p no:cacheprovider -o addopts= {arguments}"@$tests/ids.txt" && reward=1
-mkdir -p "${LOGS:-/logs/verifier}" && echo "$reward" > "${LOGS:-/logs/verifier}/reward.txt"
+{environment}
+unset PYTEST_ADDOPTS PYTEST_PLUGINS
+mkdir -p "${LOGS:-/logs/verifier}"
+report=$(mktemp)
+python -m pytest -q -p no:cacheprovider -o addopts= {arguments}--junitxml="$report" "@$tests/ids.txt"
+# Each of the tests has to pass: one that is skipped, or is not there, has not.
+python - "$?" "$report" "$tests/ids.txt" <<'END' > "${LOGS:-/logs/verifier}/reward.txt"
+import sys
+import xml.etree.ElementTree as tree
+
+_, status, report, ids = sys.argv
+cases = list(tree.parse(report).iter("testcase")) if status == "0" else []
+passed = [case for case in cases if not {part.tag for part in case} & {"skipped", "failure", "error"}]
+print(int(len(passed) == len(cases) == sum(1 for line in open(ids, encoding="utf-8"))))
+END
+rm -f "$report"
 """
 SOLVE_SH = """#!/bin/sh
 # Applies the reference solution.
 set -e
 patch=$(cd "$(dirname "$0")" && pwd)/solution.patch
 cd "${REPO:-/repo}"
-git apply "$patch"
+git apply --whitespace=nowarn "$patch"
 """
 
 
@@ -73,27 +90,32 @@ class Draft:
         return (*self.failing, *self.passing)
 
     @property
-    def patch(self) -> str:
-        """The reference solution as a unified diff that git applies."""
-        return "".join(
+    def patch(self) -> bytes:
+        """The reference solution as a unified diff that git applies, whatever the encoding of its files."""
+        return b"".join(
             _diff(path, self.files.get(path, b""), data) for path, data in sorted(self.solution.items())
         )
 
     @property
     def key(self) -> str:
         """The hash of the repository's name and the solution: the problem itself, not its wording."""
-        return hashlib.sha256(f"{self.tree.name}\0{self.patch}".encode()).hexdigest()[:16]
+        return hashlib.sha256(f"{self.tree.name}\0".encode() + self.patch).hexdigest()[:16]
 
 
-def _diff(path: str, before: bytes, after: bytes | None) -> str:
-    old, new = ((data or b"").decode().splitlines(keepends=True) for data in (before, after))
+def _diff(path: str, before: bytes, after: bytes | None) -> bytes:
+    """Return the diff of one file; only a newline ends a line, as for git, and Latin-1 keeps each byte."""
+    old, new = (LINE.findall((data or b"").decode("latin-1")) for data in (before, after))
+    path = path.encode().decode("latin-1")
     origin = f"a/{path}" if before else "/dev/null"
     mode = "deleted file mode 100644\n" if after is None else "" if before else "new file mode 100644\n"
     head = f"diff --git a/{path} b/{path}\n{mode}"
-    lines = difflib.unified_diff(old, new, origin, "/dev/null" if after is None else f"b/{path}")
-    return head + "".join(
+    target = "/dev/null" if after is None else f"b/{path}"
+    lines = list(difflib.unified_diff(old, new, origin, target))
+    lines[:2] = [f"{line[:-1]}\t\n" if " " in path else line for line in lines[:2]]  # git reads up to the tab
+    text = head + "".join(
         line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
     )
+    return text.encode("latin-1")
 
 
 def write_task(draft: Draft, out: Path) -> Task:
@@ -123,13 +145,18 @@ def _write(draft: Draft, name: str, directory: Path) -> None:
         "instruction.md": draft.instruction + "\n",
         "task.toml": _settings(draft, name),
         "environment/Dockerfile": DOCKERFILE,
-        "tests/test.sh": TEST_SH.replace("{arguments}", "".join(f"{each} " for each in arguments)),
+        "tests/test.sh": TEST_SH.replace(
+            "{arguments}", "".join(f"{shlex.quote(w)} " for w in arguments)
+        ).replace(
+            "{environment}",
+            "\n".join(f"export {name}={value}" for name, value in COMMAND_ENVIRONMENT.items()),
+        ),
         "tests/ids.txt": "".join(f"{test}\n" for test in draft.test_ids),
         "solution/solve.sh": SOLVE_SH,
-        "solution/solution.patch": draft.patch,
         "evidence.json": json.dumps(draft.evidence, indent=1, sort_keys=True) + "\n",
     }
     contents = {path: text.encode() for path, text in texts.items()}
+    contents["solution/solution.patch"] = draft.patch
     contents |= {f"tests/suite/{path}": data for path, data in draft.suite.items()}
     for path, data in contents.items():
         target = directory / path
@@ -140,7 +167,8 @@ def _write(draft: Draft, name: str, directory: Path) -> None:
 def _settings(draft: Draft, name: str) -> str:
     """Return task.toml; strings, lists of strings and booleans look alike in JSON and TOML."""
     arguments = list(pytest_arguments(draft.files))
-    protected = sorted(path for path in draft.files if is_test(path) or path in CONFIGURATION)
+    tests = set(draft.tree.tests)
+    protected = sorted(p for p in draft.files if is_test(p) or p in tests or p in CONFIGURATION)
     tables: dict[str, Mapping[str, object]] = {
         "task": {"name": f"mined/{name}", "description": f"a task mined from {draft.tree.name}"},
         "agent": {"timeout_sec": 600.0, "network_mode": "no-network"},

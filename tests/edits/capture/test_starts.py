@@ -122,8 +122,9 @@ def test_what_is_too_large_is_not_read(desk, hook, monkeypatch) -> None:
     assert desk.named("edit.proposed")  # the edit is followed all the same
 
 
-def test_git_that_takes_long_costs_the_tree_alone(desk, hook, monkeypatch) -> None:
-    desk.git("config", "filter.slow.clean", "sleep 5")
+def test_git_that_takes_long_costs_the_tree_alone(desk, hook, monkeypatch, tmp_path: Path) -> None:
+    (tmp_path / ".gitconfig").write_text('[filter "slow"]\n\tclean = sleep 5\n')  # the person's own filter
+    monkeypatch.setenv("HOME", str(tmp_path))
     desk.write(".gitattributes", "*.md filter=slow\n")
     desk.write("notes.md", "slow to add\n")
     monkeypatch.setattr(start_tree, "TIMEOUT_S", 0.5)

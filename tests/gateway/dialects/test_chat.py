@@ -77,7 +77,7 @@ def test_a_whole_request_is_read() -> None:
         (
             {"messages": [{"role": "assistant", "content": None, "tool_calls": [{}]}]},
             400,
-            "function.arguments",
+            "function.name",
         ),
         ({"tools": [{"type": "function"}]}, 400, r"tools\[0\] must be a function tool with a name"),
         ({"n": 2}, 400, "n is only supported as 1"),

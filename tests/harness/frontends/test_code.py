@@ -5,6 +5,7 @@ Covers harness/frontends/code.py, harness/frontends/command_line.py and harness/
 
 import asyncio
 import io
+import os
 import subprocess
 import sys
 from itertools import pairwise
@@ -15,7 +16,9 @@ from fuzz.scripted_gateway import TOO_LONG, scripted_gateway
 from rich.console import Console
 from tests.harness.story import call_text
 
+from ostinato import cli
 from ostinato.config import ConfigError
+from ostinato.harness.frontends import command_line
 from ostinato.harness.frontends.code import NO_TEXTUAL, CodeRequest, code
 from ostinato.harness.session_log import Sessions
 from ostinato.harness.workspace.workbench import Options
@@ -177,3 +180,24 @@ async def test_a_gateway_that_is_not_there(coded, monkeypatch: pytest.MonkeyPatc
     status, screen = await coded(url="http://127.0.0.1:1")
     assert status == 1
     assert "http://127.0.0.1:1 did not answer" in screen.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    "script",
+    [[call_text("ls"), call_text("edit", path="d\\xe9/\\xff", old_string="1", new_string="2"), "→ done"]],
+)
+async def test_a_name_that_is_not_utf8_ends_no_session(coded, repo: Path) -> None:
+    folder = os.fsencode(repo) + b"/d\xe9"
+    os.mkdir(folder)
+    for name, text in ((b"AGENTS.md", "be brief\n"), (b"\xff", "x = 1\n")):
+        Path(os.fsdecode(folder + b"/" + name)).write_text(text)
+    status, screen = await coded(auto=True)
+    assert status == 0 and "→ done" in screen and "changed d\\xe9/\\xff" in screen
+
+
+def test_a_terminal_that_is_not_utf8_ends_no_session(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setenv("OSTINATO_KEY", "")
+    command_line._run_code(cli.parser_of("code").parse_args(["code", "--directory", str(repo), "x"]))
+    assert terminal.errors == "backslashreplace"

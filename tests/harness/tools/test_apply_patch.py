@@ -29,8 +29,8 @@ def test_a_patch_is_read() -> None:
             path="a.py",
             move_to="b.py",
             hunks=(
-                Hunk(anchors=("class A:", "def f(self):"), old=("x", ""), new=("y", "")),
-                Hunk(anchors=(), old=("z",), new=("z",), at_end=True),
+                Hunk(anchors=("class A:", "def f(self):"), lines=(("-", "x"), ("+", "y"), (" ", ""))),
+                Hunk(anchors=(), lines=((" ", "z"),), at_end=True),
             ),
         ),
     ]
@@ -94,7 +94,7 @@ def test_hunks_that_only_add() -> None:
 
 
 def test_what_was_not_named_stays() -> None:
-    assert patched("\ufeffa\r\nb\r\nc", "-a\n+x\n+y") == "\ufeffx\r\ny\r\nb\r\nc"
+    assert patched("a\r\nb\r\nc", "-a\n+x\n+y") == "x\r\ny\r\nb\r\nc"
     assert patched("a\r\nb\nc\n", "-b\n+x") == "a\r\nx\nc\n"
     assert patched("a\x0c\nb\u2028b\n", "-b\u2028b\n+\x0b") == "a\x0c\n\x0b\n"
     assert patched("a\n", "-a") == ""

@@ -2,11 +2,12 @@ import asyncio
 
 import pytest
 
+from ostinato.harness.errors import ToolError
 from ostinato.harness.execute import Executor
 from ostinato.harness.profiles.profile import PROFILES
 from ostinato.harness.tools.patching import patch
 from ostinato.harness.users import ScriptedUser
-from ostinato.sandbox.base import Sandbox
+from ostinato.sandbox.base import Sandbox, SandboxError
 
 
 def envelope(*lines: str) -> str:
@@ -29,6 +30,26 @@ async def test_many_files_at_once(sandbox: Sandbox) -> None:
     assert (await sandbox.exec("test -x sums.py")).exit_code == 0
 
 
+async def test_a_file_that_moves_goes_or_comes_back_is_the_same_file(sandbox: Sandbox) -> None:
+    await sandbox.exec("chmod 600 calc.py; chmod 755 pkg/util.py; echo > gone; ln -s calc.py link")
+    look = "stat -c '%a %i %n' calc.py pkg/util.py"
+    before, state = (await sandbox.exec(look)).output, await sandbox.tree_hash()
+    swap = ("*** Update File: calc.py", "*** Move to: tmp", "*** Update File: pkg/util.py")
+    swap += (
+        "*** Move to: calc.py",
+        "*** Update File: tmp",
+        "*** Move to: pkg/util.py",
+        "*** Delete File: gone",
+    )
+    for refused in (("*** Add File: pkg/util.py/x", "+x"), ("*** Update File: link", "*** Move to: other")):
+        with pytest.raises((OSError, ToolError, SandboxError)):
+            await patch(sandbox, envelope(*swap, *refused))
+        assert (await sandbox.exec(look)).output == before and await sandbox.tree_hash() == state
+    await patch(sandbox, envelope(*swap))
+    modes = (await sandbox.exec("stat -c %a calc.py pkg/util.py; ls -A . pkg")).output
+    assert modes.startswith("755\n600\n") and "gone" not in modes and ".patch" not in modes
+
+
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
@@ -41,11 +62,11 @@ async def test_many_files_at_once(sandbox: Sandbox) -> None:
         (("*** Add File: /etc/out.py", "+x"), "error: "),
         (("*** Add File: pkg", "+x"), "error: "),
         (("*** Add File: calc.py/x", "+x"), "error: "),
-        (("*** Update File: blob", "-x"), "error: blob is not UTF-8 text"),
+        (("*** Update File: blob", "-x"), "error: blob is not text"),
     ],
 )
 async def test_all_or_none(sandbox: Sandbox, lines: tuple[str, ...], message: str) -> None:
-    await sandbox.write("blob", b"\xff")
+    await sandbox.write("blob", b"\xff\0")
     before = await sandbox.tree_hash()
     tools = Executor(sandbox, ScriptedUser([]), command_timeout_s=2.0, profile=PROFILES["full"])
     first = ("*** Add File: first.py", "+x", "*** Update File: calc.py", "-    return a - b", "+    pass")

@@ -1,4 +1,4 @@
-"""Covers model/families/chat_template.py and model/families/base.py."""
+"""Covers model/families/chat_template.py, model/families/jinja_template.py and model/families/base.py."""
 
 import importlib.util
 from functools import cache
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.model.families.toolbox import CHATML, ROLES, SPECIAL, TAGS, THINKING, checkpoint
 from transformers import AutoTokenizer
 
-from ostinato.model.families import Renderer, assistant_message, load_renderer
+from ostinato.model.families import Renderer, RenderError, assistant_message, load_renderer
 
 TEMPLATES = {"chatml": (CHATML, "<|im_end|>"), "thinking": (THINKING, "<|im_end|>"), "roles": (ROLES, "</s>")}
 TOOL = {"type": "function", "function": {"name": "read", "parameters": {"type": "object", "properties": {}}}}
@@ -119,3 +119,43 @@ def test_a_template_that_a_package_ships(tmp_path: Path) -> None:
     theirs = AutoTokenizer.from_pretrained(tmp_path)
     messages = [{"role": "user", "content": "go"}]
     assert renderer.tokenizer.decode(renderer.render(messages)) == written(theirs, messages)
+
+
+NINE = "{%- if {} | length != 9 %}{{- raise_exception('ids of calls have nine characters') }}{%- endif %}"
+EACH_CALL, RESULT = "{%- for call in m.tool_calls or [] %}", "{%- elif m.role == 'tool' %}"
+OFFER = "{%- if tools %}{{- '[AVAILABLE_TOOLS]' + (tools | tojson) + '[/AVAILABLE_TOOLS]' }}{%- endif %}"
+NEWEST = "{%- if tools and (messages | selectattr('role', 'equalto', 'user') | list)[-1] is sameas m %}"
+NINE_LETTERS = ROLES.replace(EACH_CALL, EACH_CALL + NINE.replace("{}", "call.id"))
+NINE_LETTERS = NINE_LETTERS.replace(RESULT, RESULT + NINE.replace("{}", "m.tool_call_id"))
+NO_RESULTS = ROLES.replace(RESULT, RESULT + "{{- raise_exception('no') }}")
+SHORTENED = ROLES.replace("' + m.content + '[/TOOL", "' + (m.content if loop.last else '…') + '[/TOOL")
+TOOLS_LAST = ROLES.replace(OFFER, "")
+TOOLS_LAST = TOOLS_LAST.replace("{%- else %}", "{%- else %}" + OFFER.replace("{%- if tools %}", NEWEST))
+
+
+def calls_and_results(*ids: str) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "go"}]
+    for id_ in ids:
+        call = {"id": id_, "type": "function", "function": {"name": "read", "arguments": "{}"}}
+        messages.append({"role": "assistant", "content": "", "tool_calls": [call]})
+        messages.append({"role": "tool", "tool_call_id": id_, "content": "x"})
+    return messages
+
+
+def test_ids_have_the_form_that_the_template_asks_for(tmp_path: Path) -> None:
+    renderer = load_renderer(checkpoint(tmp_path, NINE_LETTERS, "</s>"))
+    history = calls_and_results("call_0_0", "toolu_01A", "<s>", "c")
+    assert renderer.render(history, [TOOL]) and renderer.extend(history[-1:])
+    assert renderer.continues(history[-1:])
+
+
+@pytest.mark.parametrize(("template", "role"), [(TOOLS_LAST, "user"), (SHORTENED, "tool")])
+def test_a_template_that_rewrites_earlier_text_starts_anew(tmp_path: Path, template: str, role: str) -> None:
+    renderer = load_renderer(checkpoint(tmp_path, template, "</s>"))
+    assert not renderer.continues([{"role": role, "content": "x"}])
+    assert load_renderer(checkpoint(tmp_path, ROLES, "</s>")).continues([{"role": role, "content": "x"}])
+
+
+def test_a_template_that_takes_no_result_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RenderError, match="takes no call with its result"):
+        load_renderer(checkpoint(tmp_path, NO_RESULTS, "</s>"))

@@ -33,7 +33,9 @@ def authors(repo: RepositoryPaths, path: str) -> list[Authored]:
 
     A line without a record is `unknown` when its commit has no records at all, else `human`.
     """
-    output = git(repo.root, "blame", "--porcelain", "-w", "-M", "-C", "--", path).decode(errors="replace")
+    output = git(repo.root, "blame", "--no-textconv", "--porcelain", "-w", "-M", "-C", "--", path).decode(
+        errors="replace"
+    )
     known = trace.read(Path(state_of(repo)) / trace.FILE) + trace.read(Path(repo.root) / trace.SHARED)
     notes: dict[str, list[Range]] = {}
     authored = []

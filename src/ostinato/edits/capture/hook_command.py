@@ -30,7 +30,7 @@ from ostinato.edits.capture.repository_paths import (
     is_enabled,
     reflog_of,
     size_of,
-    stash_log_of,
+    stashes_of,
     state_of,
 )
 
@@ -271,7 +271,7 @@ def _facts(event: Event, repo: RepositoryPaths) -> dict[str, object]:
         "root": repo.root,
         "home": head_of(repo),
         "reflog": size_of(reflog_of(repo)),
-        "stashes": size_of(stash_log_of(repo)),
+        "stashes": stashes_of(repo),
         "at": time.time(),
     }
 

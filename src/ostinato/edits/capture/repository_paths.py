@@ -45,8 +45,22 @@ def reflog_of(repo: RepositoryPaths) -> str:
     return os.path.join(repo.git_dir, "logs", "HEAD")
 
 
-def stash_log_of(repo: RepositoryPaths) -> str:
-    return os.path.join(repo.common, "logs", "refs", "stash")
+def stashes_of(repo: RepositoryPaths) -> list[str]:
+    """Return the commits of the stashes, newest first. All work trees of a repository share them."""
+    log = os.path.join(repo.common, "logs", "refs", "stash")
+    lines = _read(log).splitlines() if size_of(log) else []
+    return [line.split(" ", 2)[1] for line in reversed(lines) if line.count(" ") > 1]
+
+
+def other_worktrees(repo: RepositoryPaths) -> list[RepositoryPaths]:
+    """Return the other work trees of the same repository that still exist."""
+    above = os.path.join(repo.common, "worktrees")
+    names = sorted(os.listdir(above)) if os.path.isdir(above) else []
+    pointers = [os.path.join(above, name, "gitdir") for name in names]
+    dots = [repo.common, *(_read(pointer).strip() for pointer in pointers if os.path.isfile(pointer))]
+    roots = [os.path.dirname(dot) for dot in dots if os.path.basename(dot) == ".git"]
+    found = [find_repository(root) for root in roots if os.path.isdir(root)]
+    return [other for other in found if other and other.common == repo.common and other.root != repo.root]
 
 
 def size_of(path: str) -> int:

@@ -7,10 +7,11 @@ import subprocess
 import time
 
 from ostinato.edits.capture.repository_paths import RepositoryPaths, state_of
+from ostinato.git import environment, without_links
 
 TIMEOUT_S = 5.0
 FOLDER = "snapshots"
-SETTINGS = ("core.fsmonitor=false", "core.safecrlf=false", f"core.hooksPath={os.devnull}")
+SETTINGS = ("core.safecrlf=false", "advice.addEmbeddedRepo=false")
 
 
 class IndexGit:
@@ -31,8 +32,8 @@ class IndexGit:
             [*command, *arguments],
             capture_output=True,
             check=False,
-            env=environment_of(self._repo, self._own),
-            timeout=max(0.01, self._deadline - time.monotonic()),
+            env=environment(self._repo.root, environment_of(self._repo, self._own), timeout_s=self._left_s),
+            timeout=self._left_s,
             input=given,
         )
         if done.returncode not in accepted:
@@ -41,17 +42,30 @@ class IndexGit:
             )
         return done.stdout
 
+    @property
+    def _left_s(self) -> float:
+        return max(0.01, self._deadline - time.monotonic())
+
+    def add_all(self, *options: str, accepted: tuple[int, ...] = (0,)) -> None:
+        """Put the work tree into the index; of a nested repository its commit alone."""
+        links = without_links(self("ls-files", "--stage", "-z"))
+        self("update-index", "--force-remove", "-z", "--stdin", given=links)
+        self("add", "--all", *options, accepted=accepted)
+
 
 def snapshot(repo: RepositoryPaths) -> str:
     """Return the id of the tree. Raise subprocess.SubprocessError when git fails or takes too long."""
     git = IndexGit(repo, _folder(repo), TIMEOUT_S)
-    git("add", "--all")
+    git.add_all()
     return git("write-tree").decode().strip()
 
 
-def environment(repo: RepositoryPaths) -> dict[str, str]:
-    """Return the environment in which git reads the objects of the snapshots."""
-    return environment_of(repo, _folder(repo))
+def reading(repo: RepositoryPaths) -> dict[str, str]:
+    """Return the environment in which git reads the objects of the snapshots.
+
+    Raises subprocess.SubprocessError where the repository's settings cannot be read.
+    """
+    return environment(repo.root, environment_of(repo, _folder(repo)))
 
 
 def environment_of(repo: RepositoryPaths, own: str) -> dict[str, str]:

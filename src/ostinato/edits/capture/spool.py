@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import stat
 import sys
 import time
 from collections.abc import Mapping
@@ -12,6 +13,8 @@ from ostinato.edits.capture.repository_paths import RepositoryPaths, size_of, st
 INBOX, PENDING, LOCK, ERRORS = "inbox", "pending", "reporter.lock", "errors.log"
 LARGEST = 5 << 20
 """Bytes of the largest file that is followed."""
+LFS_POINTER = b"version https://git-lfs.github.com/spec/v"
+"""The first bytes of a file whose text lies in the large file storage."""
 MOST_ERRORS = 1 << 20
 
 Record = Mapping[str, object]
@@ -44,22 +47,31 @@ def waiting(state: str) -> list[str]:
 
 
 def content(path: str) -> tuple[str | None, str]:
-    """Return the text of a file and why it cannot be followed: `missing`, `large`, `binary`, or empty."""
+    """Return the text of a file, and why it cannot be followed: empty when it can.
+
+    The reasons are `missing`, `large`, `binary`, `lfs_pointer` and `unreadable`: what may not be read is not
+    missing.
+    """
     try:
-        if os.path.islink(path) or not os.path.isfile(path):
+        facts = os.lstat(path)
+        if not stat.S_ISREG(facts.st_mode):
             return None, "missing"
-        if size_of(path) > LARGEST:
+        if facts.st_size > LARGEST:
             return None, "large"
         with open(path, "rb") as file:
             return text_of(file.read())
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return None, "missing"
+    except OSError:
+        return None, "unreadable"
 
 
 def text_of(data: bytes) -> tuple[str | None, str]:
     """Decode bytes; return the same as `content`."""
     if len(data) > LARGEST:
         return None, "large"
+    if data.startswith(LFS_POINTER):
+        return None, "lfs_pointer"
     if b"\0" in data:
         return None, "binary"
     try:

@@ -25,7 +25,7 @@ def take(repo: RepositoryPaths, folder: str, before: tuple[str, str | None] | No
         listed = git("ls-files", "--others", "--modified", "--exclude-standard", "-z").split(b"\0")
         size = sum(size_of(os.path.join(repo.root, os.fsdecode(path))) for path in listed if path)
         if size <= MOST_BYTES:
-            git("add", "--all", "--ignore-errors", accepted=(0, 1))
+            git.add_all("--ignore-errors", accepted=(0, 1))
             if before is not None:
                 _put_back(git, *before)
             return git("write-tree").decode().strip(), ""
@@ -34,6 +34,8 @@ def take(repo: RepositoryPaths, folder: str, before: tuple[str, str | None] | No
         why = f"git took more than {TIMEOUT_S:.0f} s"
     except subprocess.CalledProcessError as error:
         why = f"git failed: {error.stderr.decode(errors='replace').strip()[-200:]}"
+    except subprocess.SubprocessError as error:
+        why = str(error)
     except OSError as error:
         why = f"cannot write: {error}"
     shutil.rmtree(folder, ignore_errors=True)

@@ -81,7 +81,10 @@ class FollowedEdit:
     """The branch (or commit) on which the edit lives, as HEAD names it."""
     reflog: int = 0
     """Bytes of HEAD's reflog that were written before the edit."""
-    stashes: int = 0
+    anchor: str | None = None
+    """The commit of HEAD at that byte of the reflog, by which a reflog that was rewritten is noticed."""
+    stashes: tuple[str, ...] = ()
+    """The commits of the stashes that were there before the edit."""
     made_in: str = ""
     """The path of the file when the edit was made; empty while that is `path`."""
     seen: tuple[EarlierLines, ...] = ()
@@ -138,10 +141,17 @@ def load(path: Path) -> FollowedEdit:
     earlier = tuple(
         EarlierLines(path=each["path"], lines=tuple(each["lines"])) for each in values.pop("seen")
     )
-    done, verdict = tuple(values.pop("done")), values.pop("verdict")
-    known = EditVerdict(verdict) if verdict else None
+    done, stashes = tuple(values.pop("done")), tuple(values.pop("stashes"))
+    verdict = values.pop("verdict")
     return FollowedEdit(
-        **values, before=before, after=after, hunks=hunks, seen=earlier, done=done, verdict=known
+        **values,
+        before=before,
+        after=after,
+        hunks=hunks,
+        seen=earlier,
+        done=done,
+        stashes=stashes,
+        verdict=EditVerdict(verdict) if verdict else None,
     )
 
 

@@ -9,7 +9,7 @@ move also needs enough text.
 import difflib
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from ostinato.edits.follow.edit import EarlierLines, EditHunk, FollowedEdit, live
@@ -27,6 +27,10 @@ SHORTEST = 8
 MOST_PAIRS = 4_000_000
 MOST_BROKEN = 40
 """The most lines into which a formatter breaks one."""
+MOST_FILES = 300
+"""Files that are searched for lines that left their own."""
+NEIGHBOURS = (12, 6, 3)
+"""The lines on either side of a hunk that show where it went, if they went with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +74,7 @@ def elsewhere(
     was = {edit.first_path: counted(edit.lines_before())}
     gained = _gained(edit, tree, Counter(wanted), was) - taken
     if _share(wanted, gained) < ENOUGH or not _tells(wanted, gained):
-        return None
+        return _with_neighbours(edit, hunk, tree, taken)
     best: tuple[float, TextFile, Region] | None = None
     for path in _likely(edit, tree):
         text = _text(tree, path)
@@ -80,7 +84,47 @@ def elsewhere(
         share = _share(wanted, counted(text.lines[region.start : region.end]))
         if share >= ENOUGH and (best is None or share > best[0]):
             best = share, text, region
-    return (best[1], best[2]) if best else None
+    return (best[1], best[2]) if best else _with_neighbours(edit, hunk, tree, taken)
+
+
+def _with_neighbours(
+    edit: FollowedEdit, hunk: EditHunk, tree: FileTree, taken: Counter[str]
+) -> tuple[TextFile, Region] | None:
+    """Return the place to which a hunk moved together with the lines around it; None when there is none.
+
+    A few lines alone prove no move, and lines that were deleted are nowhere; the function around them, which
+    left its file and is new in another, proves it for both. Where the file is gone, and most of it is new in
+    others, fewer lines will do.
+    """
+    lines, own, base = edit.lines(), _text(tree, edit.path), tree.at(edit.base)
+    seen = {each.path: Counter(each.lines) for each in edit.seen}
+    whole = [] if own else [key(line) for line in lines]
+    is_split = _share(whole, _gained(edit, tree, Counter(whole), {edit.first_path: Counter()})) >= ENOUGH
+    best: tuple[tuple[float, float], TextFile, list[str], int] | None = None
+    for size in NEIGHBOURS:
+        first = max(0, hunk.b1 - size)
+        piece = lines[first : hunk.b2 + size]
+        wanted = [key(line) for line in piece]
+        nearest = [key(line) for line in lines[max(0, hunk.b1 - 1) : hunk.b2 + 1]]
+        if own and _share(wanted, counted(own.lines)) >= ENOUGH:
+            continue
+        for path in _likely(edit, tree):
+            text = None if path == edit.path else _text(tree, path)
+            if text is None:
+                continue
+            before = seen[path] if path in seen else counted(split(base.read(path)[0] or ""))
+            gained = counted(text.lines) - before - taken
+            share = _share(nearest, gained), _share(wanted, gained)
+            is_proof = share[1] >= ENOUGH and (is_split or _tells(wanted, gained))
+            if is_proof and (best is None or share > best[0]):
+                best = share, text, piece, first
+    if best is None:
+        return None
+    _, text, piece, first = best
+    around = _window([key(line) for line in piece], [key(line) for line in text.lines])
+    place = text.lines[around.start : around.end]
+    inner = follow(blocks(piece, place), piece, place, hunk.b1 - first, hunk.b2 - first)
+    return text, replace(inner, start=around.start + inner.start, end=around.start + inner.end)
 
 
 def taken(later: Sequence[FollowedEdit], tree: FileTree) -> Counter[str]:
@@ -153,7 +197,7 @@ def _likely(edit: FollowedEdit, tree: FileTree) -> list[str]:
         other = PurePosixPath(path)
         return path != edit.path, own.name != other.name, own.suffix != other.suffix, path
 
-    return sorted({edit.path, edit.first_path, *tree.changed(edit.base)}, key=distance)
+    return sorted({edit.path, edit.first_path, *tree.changed(edit.base)}, key=distance)[:MOST_FILES]
 
 
 def _share(wanted: Sequence[str], counts: Counter[str]) -> float:

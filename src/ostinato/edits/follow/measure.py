@@ -50,9 +50,7 @@ def measure(edit: FollowedEdit, tree: FileTree, later: Sequence[FollowedEdit] = 
     text = present(edit, tree)
     hunks = live(edit)
     if text is None:
-        gone = MeasuredEdit(rates=GONE, path=edit.path, lines=(), kept=False)
-        parts = _followed(edit, hunks, [gone] * len(hunks), tree, taken(later, tree))
-        return _joined(edit, edit.path, hunks, parts)
+        return _joined(edit, edit.path, hunks, _followed(edit, hunks, None, tree, taken(later, tree)))
     lines = edit.lines()
     whole = text.lines == tuple(lines) or same_meaning(edit.path, lines, text.lines)
     places = regions(edit, hunks, text)
@@ -94,14 +92,18 @@ def _stays(hunk: EditHunk, here: MeasuredEdit) -> bool:
 def _followed(
     edit: FollowedEdit,
     hunks: Sequence[EditHunk],
-    here: Sequence[MeasuredEdit],
+    here: Sequence[MeasuredEdit] | None,
     tree: FileTree,
     others: Counter[str],
 ) -> list[MeasuredEdit]:
-    """Measure each hunk in its place, or in the one to which it moved when more of it is there."""
+    """Measure each hunk in its place, or in the one to which it moved when more of it is there.
+
+    `here` has the measurement of each in its place; None where the file is gone.
+    """
     measured = []
-    for hunk, at in zip(hunks, here, strict=True):
-        place = None if _stays(hunk, at) else elsewhere(edit, hunk, tree, others)
+    gone = MeasuredEdit(rates=GONE, path=edit.path, lines=(), kept=False)
+    for hunk, at in zip(hunks, here or [gone] * len(hunks), strict=True):
+        place = None if here and _stays(hunk, at) else elsewhere(edit, hunk, tree, others)
         there = _at(edit, hunk, place[1], place[0], whole=False) if place else at
         measured.append(max(at, there, key=lambda one: (one.rates.four_gram, one.rates.no_revert)))
     return measured

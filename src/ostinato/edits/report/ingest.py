@@ -118,7 +118,8 @@ class Ingest:
             base=base,
             home=record["home"],
             reflog=record["reflog"],
-            stashes=record["stashes"],
+            anchor=base,
+            stashes=tuple(record["stashes"]),
             seen=_seen_elsewhere(record, hunks),
             model=record["model"] or self._sessions.model(record["session_id"]),
             agent=record["agent"],
@@ -150,8 +151,9 @@ class Ingest:
         repo = find_repository(record["root"])
         if repo is None:
             return
-        for path in _changed(record, snapshots.environment(repo)):
-            pair = [_blob(record, side, path, snapshots.environment(repo)) for side in ("before", "after")]
+        environment = snapshots.reading(repo)
+        for path in _changed(record, environment):
+            pair = [_blob(record, side, path, environment) for side in ("before", "after")]
             texts = {"before": pair[0][0], "after": pair[1][0]}
             skip = next((why for _, why in pair if why != "missing"), "")
             self._edit(record | texts | {"path": path, "skip": skip})

@@ -15,12 +15,29 @@ from ostinato.edits.capture.repository_paths import (
 from ostinato.edits.follow import home_branch
 from ostinato.edits.follow.edit import EditHunk, EditVerdict, FollowedEdit, live
 from ostinato.edits.follow.measure import LOST, MeasuredEdit, measure
+from ostinato.edits.follow.put_aside import put_aside
 from ostinato.edits.follow.windows import COMMIT, SETTLED_S, due
-from ostinato.edits.git import CommitTree, FileTree, OneFile, WorkTree, ask, contains, head_commit
+from ostinato.edits.git import (
+    CommitTree,
+    FileTree,
+    GitCommandError,
+    OneFile,
+    WorkTree,
+    ask,
+    contains,
+    head_commit,
+)
 from ostinato.edits.report import entries
 from ostinato.edits.report.journal import JournalEntry
 
-UNREADABLE = ("large", "binary")
+UNREADABLE = {
+    "large": "unreadable",
+    "binary": "unreadable",
+    "unreadable": "unreadable",
+    "lfs_pointer": "lfs_pointer",
+    "submodule": "submodule",
+}
+"""The reasons of a tree for a file that it cannot show, and those with which a window is censored."""
 
 
 @dataclass(slots=True)
@@ -52,6 +69,10 @@ class RepositoryView:
         later = [o for o in self.edits if o.root == edit.root and o.proposed_at > edit.proposed_at]
         return measure(edit, tree, later)
 
+    def put_aside(self, edit: FollowedEdit, repo: RepositoryPaths) -> str:
+        """Return where git keeps the lines of an edit that are missing; empty where they were taken back."""
+        return put_aside(edit, repo, lambda tree: _is_there(self.measure(edit, tree)))
+
     def work(self, root: str) -> FileTree:
         return self.trees.setdefault((root, ""), WorkTree(root))
 
@@ -67,8 +88,11 @@ def observe(edit: FollowedEdit, now: float, view: RepositoryView) -> Observation
         return _without_worktree(observation)
     if home_branch.unsettled(repo, now):
         return observation
-    if not home_branch.rebasing(repo):
-        _observe_commit(observation, repo, view)
+    if not home_branch.operation(repo):
+        try:
+            _observe_commit(observation, repo, view)
+        except GitCommandError:  # the next observation looks at the commit again
+            observation = Observation(edit=edit, now=now)
     _observe_window(observation, repo, view)
     return observation
 
@@ -80,10 +104,11 @@ def observe_overwriting(edit: FollowedEdit, by: FollowedEdit, hunks: tuple[EditH
     """
     observation = Observation(edit=edit, now=by.proposed_at)
     repo = find_repository(edit.root)
-    if repo and home_branch.whereabouts(repo, edit.home, edit.reflog).is_home:
+    if repo and home_branch.whereabouts(repo, edit).is_home and not home_branch.operation(repo):
         measured = measure(edit, OneFile(path=by.path, text=by.before))
         settled = observation.now - edit.proposed_at >= SETTLED_S or edit.commit is not None
-        _judge(observation, f"superseded:{by.id}", measured.verdict, settled=settled)
+        if _is_there(measured) or not RepositoryView().put_aside(edit, repo):
+            _judge(observation, f"superseded:{by.id}", measured.verdict, settled=settled)
     observation.edit = dataclasses.replace(observation.edit, hunks=hunks)
     observation.entries.append(
         entries.of_superseding(edit, by.id, observation.now, len(live(observation.edit)))
@@ -97,7 +122,10 @@ def _observe_window(observation: Observation, repo: RepositoryPaths, view: Repos
         _censor(observation, window, "missed")
     if windows.window is None:
         return
-    measured = _measurement(observation.edit, repo, view)
+    try:
+        measured = _measurement(observation.edit, repo, view)
+    except GitCommandError:
+        measured = "git_failed"
     if isinstance(measured, str):
         _censor(observation, windows.window, measured)
         return
@@ -111,27 +139,14 @@ def _observe_window(observation: Observation, repo: RepositoryPaths, view: Repos
 
 def _measurement(edit: FollowedEdit, repo: RepositoryPaths, view: RepositoryView) -> MeasuredEdit | str:
     """Return the measurement, or the reason why there is none."""
-    if home_branch.rebasing(repo):
-        return "rebase_in_progress"
-    if not home_branch.whereabouts(repo, edit.home, edit.reflog).is_home:
+    if operation := home_branch.operation(repo):
+        return operation
+    if not home_branch.whereabouts(repo, edit).is_home:
         return "branch_changed"
-    if view.work(edit.root).read(edit.path)[1] in UNREADABLE:
-        return "unreadable"
+    if unreadable := UNREADABLE.get(view.work(edit.root).read(edit.path)[1]):
+        return unreadable
     measured = view.measure(edit, view.work(edit.root))
-    return "stashed" if _is_stashed(edit, measured, repo, view) else measured
-
-
-def _is_stashed(
-    edit: FollowedEdit, measured: MeasuredEdit, repo: RepositoryPaths, view: RepositoryView
-) -> bool:
-    """Return whether the missing lines lie in a stash made since the edit."""
-    if _is_there(measured):
-        return False
-    for stash in home_branch.stashed_since(repo, edit.stashes):
-        parts = [stash, ask(edit.root, "rev-parse", "--verify", "--quiet", f"{stash}^3")]
-        if any(_is_there(view.measure(edit, view.commit(edit.root, part))) for part in parts if part):
-            return True
-    return False
+    return measured if _is_there(measured) else view.put_aside(edit, repo) or measured
 
 
 def _observe_commit(observation: Observation, repo: RepositoryPaths, view: RepositoryView) -> None:
@@ -140,11 +155,13 @@ def _observe_commit(observation: Observation, repo: RepositoryPaths, view: Repos
     if head is None or head == edit.head or not live(edit):
         return
     observation.edit = dataclasses.replace(edit, head=head)
+    if view.commit(edit.root, head).read(edit.path)[1] in UNREADABLE:
+        return
     measured = view.measure(edit, view.commit(edit.root, head))
     if _is_there(measured):
         _record_commit(observation, repo, head, measured, view)
-    elif edit.commit and home_branch.whereabouts(repo, edit.home, edit.reflog).is_home:
-        _record_loss(observation, head, view)
+    elif edit.commit and home_branch.whereabouts(repo, edit).is_home:
+        _record_loss(observation, repo, head, view)
 
 
 def _record_commit(
@@ -152,11 +169,11 @@ def _record_commit(
 ) -> None:
     edit = observation.edit
     is_known = edit.commit is not None and contains(edit.root, edit.commit, head)
-    if not home_branch.whereabouts(repo, edit.home, edit.reflog).is_home:
+    if not home_branch.whereabouts(repo, edit).is_home:
         if not is_known and home_branch.came_by_checkout(repo):
             return
         observation.edit = edit = dataclasses.replace(
-            edit, home=head_of(repo), reflog=size_of(reflog_of(repo))
+            edit, home=head_of(repo), reflog=size_of(reflog_of(repo)), anchor=head
         )
     if is_known or head == edit.base:
         return
@@ -176,16 +193,27 @@ def _record_commit(
 def _commit_of_lines(edit: FollowedEdit, head: str, measured: MeasuredEdit) -> str:
     """Return the commit that brought the lines, by git's line history; HEAD if it tells of none since."""
     ranges = [f"-L{first},{last}:{measured.path}" for first, last in measured.lines]
-    last = ask(edit.root, "log", "-1", "-s", "--format=%H", *ranges, head) if ranges else None
+    last = (
+        ask(edit.root, "log", "-1", "-s", "--no-textconv", "--no-ext-diff", "--format=%H", *ranges, head)
+        if ranges
+        else None
+    )
     is_older = last and edit.base and contains(edit.root, last, edit.base)
     return head if not last or is_older else last
 
 
-def _record_loss(observation: Observation, head: str, view: RepositoryView) -> None:
-    """Record that HEAD no longer holds the edit: by a revert, or by a reset that left it in the work tree."""
-    if _is_there(view.measure(observation.edit, view.work(observation.edit.root))):
-        observation.edit = dataclasses.replace(observation.edit, commit=None)
-    else:
+def _record_loss(observation: Observation, repo: RepositoryPaths, head: str, view: RepositoryView) -> None:
+    """Record that HEAD no longer holds the edit, if it was taken back.
+
+    A reset may have left it in the work tree, or on another branch.
+    """
+    edit = observation.edit
+    work = view.work(edit.root)
+    if work.read(edit.path)[1] in UNREADABLE:
+        return
+    if _is_there(view.measure(edit, work)):
+        observation.edit = dataclasses.replace(edit, commit=None)
+    elif not view.put_aside(edit, repo):
         _judge(observation, f"commit:{head}", EditVerdict.REVERTED, settled=True)
 
 

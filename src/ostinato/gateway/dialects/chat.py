@@ -14,6 +14,7 @@ from ostinato.gateway.dialects.base import Answer, extra_of, pieces, rest_of
 from ostinato.gateway.dialects.request import (
     ChatRequest,
     Message,
+    arguments_text,
     check_fields,
     check_object,
     field_names,
@@ -34,17 +35,16 @@ READ = field_names(
     """
     model messages tools stream stream_options max_tokens max_completion_tokens seed stop
     temperature top_p top_k min_p presence_penalty frequency_penalty repetition_penalty
-    tool_choice response_format structured_outputs prompt_cache_key
+    tool_choice parallel_tool_calls response_format structured_outputs prompt_cache_key
     """
 )
 IGNORED = field_names(
     """
     user metadata store service_tier safety_identifier prompt_cache_options prompt_cache_retention
-    parallel_tool_calls reasoning_effort verbosity prediction
+    reasoning_effort verbosity prediction
     """
 )
-"""Fields that cannot change what this model samples: it has no reasoning to tune, and calls tools as it
-likes."""
+"""Fields that cannot change what this model samples: it has no reasoning to tune."""
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "n": (1,),
     "logit_bias": ({},),
@@ -72,6 +72,7 @@ def parse_chat(body: object) -> ChatRequest:
         sampling=sampling_of(body, structure),
         seeded=seed_of(body) is not None,
         stop=stops_of(body, "stop"),
+        one_call=not typed(body, "parallel_tool_calls", bool, True),
         hints=hints_of(body, "prompt_cache_key"),
     )
 
@@ -92,23 +93,24 @@ def _message(message: object, where: str) -> Message:
     elif not isinstance(content, str) and not (content is None and message["role"] == "assistant"):
         raise invalid(f"{where}.content must be text", f"{where}.content")
     if message.get("tool_calls"):
-        _check_calls(message, where)
+        message = message | {"tool_calls": _calls(message, where)}
     if message["role"] == "assistant":
         return reasoning.of_chat(message)
     return message | {"role": "system"} if message["role"] == "developer" else message
 
 
-def _check_calls(message: Mapping[str, Any], where: str) -> None:
-    if message["role"] != "assistant" or not isinstance(message["tool_calls"], list):
-        raise invalid(f"{where}.tool_calls must be a list on an assistant message", f"{where}.tool_calls")
-    for call in message["tool_calls"]:
+def _calls(message: Mapping[str, Any], where: str) -> list[Message]:
+    calls, where = message["tool_calls"], f"{where}.tool_calls"
+    if message["role"] != "assistant" or not isinstance(calls, list):
+        raise invalid(f"{where} must be a list on an assistant message", where)
+    read: list[Message] = []
+    for i, call in enumerate(calls):
         function = call.get("function") if isinstance(call, dict) else None
-        fields = (function.get("name"), function.get("arguments")) if isinstance(function, dict) else (None,)
-        if not all(isinstance(field, str) for field in fields):
-            raise invalid(
-                f"{where}.tool_calls: each needs function.name and function.arguments as strings",
-                f"{where}.tool_calls",
-            )
+        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+            raise invalid(f"{where}[{i}] needs function.name as a string", f"{where}[{i}]")
+        arguments = arguments_text(function.get("arguments"), f"{where}[{i}].function.arguments")
+        read.append(call | {"function": function | {"arguments": arguments}})
+    return read
 
 
 def _tools(tools: list[Any]) -> tuple[Message, ...]:

@@ -52,6 +52,8 @@ SKIPPED = ("redacted_thinking",)
 """Blocks that only the provider who made them can read. This gateway makes none."""
 HOSTED = re.compile(r"(web_search|web_fetch|code_execution|tool_search_tool|mcp_toolset|advisor)\w*")
 """Tools that the provider would run. They are not offered to the model."""
+FAILED = "[the call failed] "
+"""What the model reads before a result that the client marked as an error."""
 ATTRIBUTION = "x-anthropic-billing-header:"
 """The start of a block in Claude Code's system prompt that differs in every request and is no instruction."""
 SESSION = re.compile(r"session_([0-9a-fA-F-]{36})$")
@@ -75,7 +77,8 @@ def parse_count(body: object) -> ChatRequest:
 
 
 def _request(body: Mapping[str, Any]) -> ChatRequest:
-    offered = offers_tools(typed(body, "tool_choice", dict, {}).get("type"))
+    choice = typed(body, "tool_choice", dict, {})
+    offered = offers_tools(choice.get("type"))
     structure = structure_of(typed(body, "output_config", dict, {}).get("format"), "output_config.format")
     return ChatRequest(
         model=model_of(body),
@@ -85,6 +88,7 @@ def _request(body: Mapping[str, Any]) -> ChatRequest:
         max_tokens=max_tokens_of(body, "max_tokens"),
         sampling=sampling_of(body, structure),
         stop=stops_of(body, "stop_sequences"),
+        one_call=typed(choice, "disable_parallel_tool_use", bool, False),
         hints=_hints(typed(body, "metadata", dict, {})),
     )
 
@@ -181,6 +185,8 @@ def _user(role: str, blocks: list[tuple[Any, str]]) -> list[Message]:
 def _result(block: Mapping[str, Any], where: str) -> dict[str, Any]:
     content = block.get("content")
     text = "" if content is None else text_of(content, f"{where}.content", TEXT, "\n")
+    if typed(block, "is_error", bool, False):
+        text = FAILED + text
     return {"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": text}
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ostinato.gateway.errors import ApiError, invalid
+from ostinato.model.families import strict_json
 from ostinato.types import Sampling
 
 MODEL = "ostinato"
@@ -45,6 +46,8 @@ class ChatRequest:
     """The shape, by name, of each tool that the client knows in another shape than a function."""
     hints: Mapping[str, str] = field(default_factory=dict)
     """Fields of the body that name its session, for clients that send no header."""
+    one_call: bool = False
+    """True when the client reads at most one call of an answer: the first ends it."""
     echo: Mapping[str, Any] = field(default_factory=dict)
     """Fields that the dialect repeats in its answer."""
 
@@ -174,6 +177,25 @@ def part_text(part: object, where: str, kinds: set[str]) -> str:
     if not isinstance(text, str):
         raise invalid(f"{where}: a text part needs text", where)
     return text
+
+
+def arguments_text(value: object, where: str) -> str:
+    """Return the arguments of a call in a history, as the JSON text of an object.
+
+    Clients write a call without arguments as nothing, as an empty text or as null. Raise ApiError 400 for
+    other text that is no object: pasted into the prompt, the model would read what nobody wrote.
+    """
+    if value is None or (isinstance(value, str) and value.strip() in ("", "null")):
+        return "{}"
+    if not isinstance(value, str):
+        raise invalid(f"{where} must be text: the JSON of an object", where)
+    try:
+        read = strict_json(value)
+    except ValueError as error:
+        raise invalid(f"{where} is no JSON ({error}): send the arguments whole, or {{}}", where) from error
+    if not isinstance(read, dict):
+        raise invalid(f"{where} must be the JSON of an object, as {{}} for no arguments", where)
+    return value.strip()
 
 
 def items(body: Mapping[str, Any], name: str, check: Callable[[Any, str], Any]) -> list[Any]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ostinato.gateway.dialects import reasoning
-from ostinato.gateway.dialects.request import Message, merge, text_of
+from ostinato.gateway.dialects.request import Message, arguments_text, merge, text_of
 from ostinato.gateway.errors import invalid
 
 TEXT = {"input_text", "output_text", "text"}
@@ -72,7 +72,8 @@ def _assistant_call(name: object, arguments: str, item: Mapping[str, Any], where
 
 
 def _function_call(item: Mapping[str, Any], where: str) -> Message:
-    return _assistant_call(item.get("name"), _required_text(item, "arguments", where), item, where)
+    arguments = arguments_text(item.get("arguments"), f"{where}.arguments")
+    return _assistant_call(item.get("name"), arguments, item, where)
 
 
 def _custom_call(item: Mapping[str, Any], where: str) -> Message:

@@ -87,6 +87,7 @@ def parse_responses(body: object) -> ChatRequest:
         max_tokens=max_tokens_of(body, "max_output_tokens"),
         sampling=sampling_of(body, structure),
         shapes=shapes,
+        one_call=not typed(body, "parallel_tool_calls", bool, True),
         hints=hints_of(body, "prompt_cache_key"),
         echo={name: body[name] for name in ECHOED if body.get(name)},
     )
@@ -273,7 +274,7 @@ def _envelope(chat: ChatRequest, turn_id: str, created: float) -> Item:
         "instructions": chat.echo.get("instructions"),
         "max_output_tokens": chat.max_tokens,
         "metadata": chat.echo.get("metadata") or {},
-        "parallel_tool_calls": True,
+        "parallel_tool_calls": not chat.one_call,
         "previous_response_id": None,
         "reasoning": {"effort": None, "summary": None},
         "store": False,

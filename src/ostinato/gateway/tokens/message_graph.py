@@ -235,9 +235,10 @@ class HeldConversation:
         """Restore, from recorded turns, the nodes that the request's messages pass: id by id, never by
         guess."""
         self._unread -= 1
-        answers = [
-            answer_of(turn, parse_reply(renderer, turn.completion, chat.stop)).message for turn in turns
+        replies = [
+            parse_reply(renderer, turn.completion, chat.stop, one_call=chat.one_call) for turn in turns
         ]
+        answers = [answer_of(turn, reply).message for turn, reply in zip(turns, replies, strict=True)]
         known = dict(zip((turn.id for turn in turns), without_defaults(answers, chat.tools), strict=True))
         self._answers |= {next_digest(START, answer) for answer in known.values()}
         by_prompt: dict[tuple[int, ...], list[Turn]] = {}

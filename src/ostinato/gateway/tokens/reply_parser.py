@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ostinato.gateway.dialects.base import Answer
@@ -11,6 +11,8 @@ from ostinato.gateway.dialects.request import ChatRequest, Message
 from ostinato.model.families import Parsed, Renderer, assistant_message
 from ostinato.types import Completion, FinishReason, Turn, call_id
 
+MOST_WHOLE = 2**53
+"""Up to here a double holds every whole number."""
 START = hashlib.blake2b(b"conversation", digest_size=16).digest()
 
 
@@ -22,13 +24,21 @@ class ParsedReply:
     stop: str | None = None
 
 
-def parse_reply(renderer: Renderer, completion: Completion, stops: Sequence[str]) -> ParsedReply:
-    """Parse a completion. The same completion and stop texts always give the same result."""
-    if completion.finish is not FinishReason.STOP_SEQUENCE:
-        return ParsedReply(parsed=renderer.parse(completion.ids))
-    text = renderer.tokenizer.decode(completion.ids)
-    at, stop = min(((text.find(stop), stop) for stop in stops if stop in text), default=(len(text), None))
-    return ParsedReply(parsed=renderer.parse_text(text[:at]), stop=stop)
+def parse_reply(
+    renderer: Renderer, completion: Completion, stops: Sequence[str], *, one_call: bool = False
+) -> ParsedReply:
+    """Parse a completion. The same completion and limits always give the same result."""
+    stop = None
+    if completion.finish is FinishReason.STOP_SEQUENCE:
+        text = renderer.tokenizer.decode(completion.ids)
+        ends = ((text.find(stop), stop) for stop in stops if stop in text)
+        at, stop = min(ends, default=(len(text), None))
+        parsed = renderer.parse_text(text[:at])
+    else:
+        parsed = renderer.parse(completion.ids)
+    if one_call:  # a family that writes its calls as one list could not be stopped after the first
+        parsed = replace(parsed, tool_calls=parsed.tool_calls[:1])
+    return ParsedReply(parsed=parsed, stop=stop)
 
 
 def answer_of(turn: Turn, reply: ParsedReply) -> Answer:
@@ -98,7 +108,11 @@ def _stripped_call(call: Mapping[str, Any], defaults: Mapping[str, Any]) -> Mapp
 
 def _is_default(key: str, value: object, defaults: Mapping[str, Any]) -> bool:
     # The values are compared as JSON, since in Python False equals 0.
-    return key in defaults and json.dumps(value, sort_keys=True) == json.dumps(defaults[key], sort_keys=True)
+    return key in defaults and _ordered(value) == _ordered(defaults[key])
+
+
+def _ordered(value: Any) -> str:
+    return json.dumps(_as_double(value), sort_keys=True)
 
 
 def next_digest(before: bytes, message: Message) -> bytes:
@@ -126,9 +140,24 @@ def canonical_form(message: Message) -> bytes:
 def _call_content(function: Mapping[str, Any]) -> list[Any]:
     """Return a call's name and its arguments as values, since clients may format the JSON anew."""
     try:
-        return [function["name"], json.loads(function["arguments"])]
+        return [function["name"], _as_double(json.loads(function["arguments"]))]
     except (ValueError, RecursionError):
         return [function["name"], function["arguments"]]
+
+
+def _as_double(value: Any) -> Any:
+    """Return the value with its numbers as clients hold them, which read each as a double.
+
+    `30.0` comes back as `30`, and what a double cannot hold comes back as its neighbour; some readers err in
+    the last digit, so 15 of them count.
+    """
+    if isinstance(value, dict):
+        return {key: _as_double(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_as_double(one) for one in value]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    return int(value) if value == int(value) and abs(value) <= MOST_WHOLE else float(f"{float(value):.15g}")
 
 
 def _digest(before: bytes, data: bytes) -> bytes:

@@ -71,3 +71,36 @@ class TextStream:
         """Return the length of the longest end of `text` that begins one of `marks`."""
         lengths = range(min(max(map(len, marks), default=0), len(text)), 0, -1)
         return next((n for n in lengths if any(mark.startswith(text[-n:]) for mark in marks)), 0)
+
+
+MOST_BETWEEN = 8
+"""Tokens of white space that may stand between two calls."""
+
+
+class FirstCall:
+    """The first tool call of a growing completion, for a client that reads one call of an answer."""
+
+    def __init__(self, renderer: Renderer) -> None:
+        self._renderer = renderer
+        self._longest = max(map(len, renderer.call_marks), default=0)
+        self._ids: list[int] = []
+        self._tail = ""
+
+    def ends_at(self, ids: Sequence[int]) -> int:
+        """Add ids; return the number of all ids that make up the first call once a second one begins, else 0.
+
+        The text of a call may hold the mark of one: it has ended only where what stands before is a call.
+        """
+        text = self._tail + self._renderer.tokenizer.decode(list(ids))
+        begun = any(mark in text for mark in self._renderer.call_marks)
+        # A mark that was found is dropped, so that each is looked at once.
+        self._tail = "" if begun else text[max(0, len(text) - self._longest + 1) :]
+        self._ids += ids
+        lengths = range(len(self._ids) - 1, max(0, len(self._ids) - self._longest - MOST_BETWEEN), -1)
+        if not begun or not (found := [n for n in lengths if self._is_call(n)]):
+            return 0
+        return found[-1]
+
+    def _is_call(self, length: int) -> bool:
+        parsed = self._renderer.parse_text(self._renderer.tokenizer.decode(self._ids[:length]))
+        return parsed.broken is None and bool(parsed.tool_calls)

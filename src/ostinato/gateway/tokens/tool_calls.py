@@ -50,4 +50,6 @@ def _fits(value: object, schema: Any) -> bool:
     expected = PYTHON_TYPES.get(kind) if isinstance(kind, str) else None
     if expected is None:
         return True
+    if kind == "integer" and isinstance(value, float):
+        return value.is_integer()  # JSON Schema: a number without a fraction, however it is written
     return isinstance(value, expected) and (kind == "boolean" or not isinstance(value, bool))

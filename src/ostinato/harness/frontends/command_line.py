@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -59,6 +60,8 @@ def _run_code(options: argparse.Namespace) -> int:
     except (ConfigError, ValueError) as error:
         print(f"ostinato: {error}", file=sys.stderr)  # noqa: T201
         return WRONG
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that is not UTF-8 lacks some of the signs
+        sys.stdout.reconfigure(errors="backslashreplace")
     request = CodeRequest(
         prompt=options.prompt,
         interactive=options.interactive,

@@ -9,6 +9,7 @@ from ostinato.harness.client import Reply
 from ostinato.harness.conversation import Call, Edit
 from ostinato.harness.execute import ToolResult
 from ostinato.harness.profiles.profile import named_by
+from ostinato.harness.tools.names import shown
 from ostinato.harness.users import visible
 
 SHOWN_LINES = 12
@@ -82,7 +83,7 @@ class Screen:
 
     def edited(self, call: Call, edit: Edit) -> None:
         self._end_line()
-        self._console.print(f"  changed {edit.path}", style="green", markup=False)
+        self._console.print(f"  changed {shown(edit.path)}", style="green", markup=False)
 
     def result(self, call: Call, observation: ToolResult) -> None:
         self._end_line()

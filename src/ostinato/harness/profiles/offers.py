@@ -8,7 +8,11 @@ from typing import Any
 from ostinato.harness.errors import InvalidArguments
 from ostinato.harness.profiles import forms, schema
 from ostinato.harness.profiles.forms import Form
+from ostinato.harness.tools import names
 from ostinato.harness.tools.definitions import CATALOGUE, tool
+
+NAMES = {"path", "glob"}
+"""The canonical arguments that hold names of files; so does the pattern of `glob`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +73,10 @@ class Offer:
         for each in self.arguments:
             if each.name in arguments:
                 meant |= forms.read(each.form, each.canonical, arguments[each.name])
-        return meant
+        named = {key: names.meant(meant[key]) for key in NAMES & meant.keys()}
+        if self.tool == "glob":
+            named["pattern"] = names.meant(meant["pattern"])
+        return meant | named
 
     def write(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return canonical arguments in the words of the dialect: `read` gives them back. Raises KeyError for

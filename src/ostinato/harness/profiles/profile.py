@@ -22,7 +22,7 @@ from ostinato.harness.profiles.offers import Offer, Reading, as_it_is
 from ostinato.harness.profiles.prompt import SHORT_SYSTEM, SUMMARIZE, SUMMARY, SUMMARY_LINE, SYSTEM, USAGE
 from ostinato.harness.tools.definitions import CATALOGUE, TOOLS
 
-ANSWERS = 2
+ANSWERS = 3
 """The version of the tools' results; raised when the same call gets another result than before."""
 
 

@@ -130,7 +130,10 @@ class _Link:
             self._client = None
             self._leave.set()
             raise ProviderError(f"MCP server {self.server.name} failed: {_why(error)}") from error
-        text = _text(result)[:OUTPUT_CHARS] or "(no output)"
+        text = _text(result) or "(no output)"
+        if len(text) > OUTPUT_CHARS:
+            left = len(text) - OUTPUT_CHARS
+            text = f"{text[:OUTPUT_CHARS]}\n[cut: {left} more characters; ask for less at a time]"
         if result.is_error:
             raise UnexpectedEnvironment(text)
         return text

@@ -166,8 +166,14 @@ def _batches(files: Mapping[str, bytes], paths: Sequence[str]) -> Iterator[list[
         yield batch
 
 
+def shortened(line: str) -> str:
+    """Return the line, cut where it is long, with the number of characters that are left out."""
+    left = len(line) - SHOWN_CHARS
+    return line if left <= 0 else f"{line[:SHOWN_CHARS]} [cut: {left} more characters]"
+
+
 def _hit(found: Mapping[str, Any], data: bytes) -> Hit:
     first, last = found["first"], found["last"]
     lines = data.decode(errors="replace").replace("\r\n", "\n").split("\n")[first - 1 : last]
-    text = "\n".join(line[:SHOWN_CHARS] for line in lines)
+    text = "\n".join(map(shortened, lines))
     return Hit(path=found["path"], first=first, last=last, text=text)

@@ -12,7 +12,8 @@
 
 A hunk's lines must stand in the file exactly, in the order of the hunks. `@@ line` moves to just after the
 next such line; a hunk without one must fit in a single place. `*** End of File` ties a hunk to the end.
-Newlines, a byte order mark and a missing last newline stay as the file has them.
+Each line keeps its newline, and a new one gets that of the line whose place it takes; a missing last newline
+stays missing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,12 +21,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ostinato.harness.errors import InvalidArguments, UnexpectedEnvironment
-from ostinato.harness.tools.edit import is_crlf
+from ostinato.harness.tools.contents import is_crlf
+from ostinato.harness.tools.names import meant
 
 BEGIN, END = "*** Begin Patch", "*** End Patch"
 MOVE, END_OF_FILE = "*** Move to: ", "*** End of File"
 ANCHOR = "@@"
-BOM = "\ufeff"
 
 
 class ChangeKind(StrEnum):
@@ -38,15 +39,19 @@ class ChangeKind(StrEnum):
 class Hunk:
     """A hunk: neighbouring lines of a file before and after.
 
-    >>> Hunk(anchors=(), old=("a",), new=("b",)).at_end
-    False
+    >>> Hunk(anchors=(), lines=(("-", "a"), ("+", "b"))).old
+    ('a',)
     """
 
     anchors: tuple[str, ...]
     """The lines that come before it, one after the other; the hunk is searched after the last."""
-    old: tuple[str, ...]
-    new: tuple[str, ...]
+    lines: tuple[tuple[str, str], ...]
+    """Each line behind its mark: a space, `-` or `+`."""
     at_end: bool = False
+
+    @property
+    def old(self) -> tuple[str, ...]:
+        return tuple(line for mark, line in self.lines if mark != "+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,39 +88,68 @@ def parse(patch: str) -> list[Change]:
 
 def apply(text: str, hunks: Sequence[Hunk], path: str) -> str:
     """Return `text` after the hunks; raises UnexpectedEnvironment unless each fits in exactly one place."""
-    bom, body = (BOM, text[1:]) if text.startswith(BOM) else ("", text)
-    newline = "\r\n" if is_crlf(body) else "\n"
-    ends = body.endswith(newline) or not body
-    lines = body.removesuffix(newline).split(newline) if body else []
+    lines = text.split("\n")
+    usual = "\r" if is_crlf(text) or (len(lines) > 1 and lines[-2].endswith("\r")) else ""
+    closed = lines[-1] == ""
+    if closed:
+        lines.pop()
+    elif usual:
+        lines[-1] += usual
     changed = _applied(lines, hunks, path)
-    return bom + newline.join(changed) + (newline if ends and changed else "")
+    if closed or not changed:
+        return "".join(line + "\n" for line in changed)
+    return "\n".join([*changed[:-1], changed[-1].removesuffix(usual)])
 
 
 def _applied(lines: list[str], hunks: Sequence[Hunk], path: str) -> list[str]:
+    """Return the lines, with the CR that ends some of them, after the hunks."""
     changed: list[str] = []
     done = 0
     for number, hunk in enumerate(hunks, 1):
         at = _place(lines, hunk, done, f"{path}: hunk {number}")
-        changed += [*lines[done:at], *hunk.new]
+        changed += lines[done:at]
         done = at + len(hunk.old)
+        changed += _put(lines, hunk, at)
     return changed + lines[done:]
+
+
+def _put(lines: Sequence[str], hunk: Hunk, at: int) -> Iterator[str]:
+    """Yield the new lines of a hunk that stands at line `at`. An added line ends like the removed line whose
+    place it takes, or else like the line before it.
+    """
+    removed: list[str] = []
+    beside = lines[at - 1 : at] or lines[at : at + 1]
+    for mark, text in hunk.lines:
+        if mark == "+":
+            like = removed.pop(0) if removed else (beside or [""])[0]
+            beside = [like]
+            yield text if text.endswith("\r") or not like.endswith("\r") else text + "\r"
+            continue
+        if mark == "-":
+            removed.append(lines[at])
+        else:
+            removed.clear()
+            yield lines[at]
+        beside = [lines[at]]
+        at += 1
 
 
 def _place(lines: Sequence[str], hunk: Hunk, start: int, name: str) -> int:
     """Return the index of the line where the hunk begins."""
     for anchor in hunk.anchors:
         start = _after(lines, anchor, start, name)
+    old = hunk.old
     if hunk.at_end:
-        at = len(lines) - len(hunk.old)
-        if at < start or tuple(lines[at:]) != hunk.old:
+        at = len(lines) - len(old)
+        if at < start or not _stands(lines, old, at):
             raise UnexpectedEnvironment(f"{name} is not the end of the file")
         return at
-    if not hunk.old:
+    if not old:
         return start
-    places = _places(lines, hunk.old, start)
+    places = (at for at in range(start, len(lines) - len(old) + 1) if _stands(lines, old, at))
     first = next(places, None)
     if first is None:
-        raise UnexpectedEnvironment(f"{name} not found: {hunk.old[0].strip()}")
+        raise UnexpectedEnvironment(f"{name} not found: {old[0].strip()}")
     if not hunk.anchors and next(places, None) is not None:
         raise UnexpectedEnvironment(f"{name} fits in several places: add lines or an @@ line")
     return first
@@ -129,10 +163,10 @@ def _after(lines: Sequence[str], anchor: str, start: int, name: str) -> int:
     raise UnexpectedEnvironment(f"{name} not found: @@ {anchor}")
 
 
-def _places(lines: Sequence[str], old: Sequence[str], start: int) -> Iterator[int]:
-    for at in range(start, len(lines) - len(old) + 1):
-        if lines[at] == old[0] and tuple(lines[at : at + len(old)]) == tuple(old):
-            yield at
+def _stands(lines: Sequence[str], old: Sequence[str], at: int) -> bool:
+    """Return whether the lines stand at `at`, with or without the CR that ends them in the file."""
+    found = lines[at : at + len(old)]
+    return all(line in (there, there.removesuffix("\r")) for line, there in zip(old, found, strict=True))
 
 
 class _Lines:
@@ -165,7 +199,7 @@ class _Lines:
         path = line.removeprefix(prefix).strip()
         if not path:
             raise self.wrong("a path is missing")
-        return path
+        return meant(path)
 
     def wrong(self, why: str) -> InvalidArguments:
         return InvalidArguments(f"patch line {self._at}: {why}")
@@ -202,30 +236,27 @@ def _hunk(lines: _Lines) -> Hunk:
     anchors = []
     while lines.peek().startswith(ANCHOR):
         anchors += [name] if (name := lines.next().removeprefix(ANCHOR).strip()) else []
-    old: list[str] = []
-    new: list[str] = []
+    body = []
     while not _is_header(lines.peek()) and not lines.peek().startswith((ANCHOR, END_OF_FILE)):
-        _line(lines, old, new)
+        body.append(_line(lines))
     at_end = lines.peek() == END_OF_FILE
     if at_end:
         lines.next()
-    if not old and not new:
+    hunk = Hunk(anchors=tuple(anchors), lines=tuple(body), at_end=at_end)
+    if not body:
         raise lines.wrong("an empty hunk")
-    if not old and not anchors and not at_end:
+    if not hunk.old and not anchors and not at_end:
         raise lines.wrong(f"a hunk that only adds needs a line around it, @@ or {END_OF_FILE}")
-    return Hunk(anchors=tuple(anchors), old=tuple(old), new=tuple(new), at_end=at_end)
+    return hunk
 
 
-def _line(lines: _Lines, old: list[str], new: list[str]) -> None:
-    """Return one line of a hunk; an empty line is an empty line of context."""
+def _line(lines: _Lines) -> tuple[str, str]:
+    """Return the mark and the text of one line of a hunk; an empty line is an empty line of context."""
     line = lines.next()
-    mark, rest = line[:1], line[1:]
+    mark = line[:1]
     if mark not in ("", " ", "-", "+"):
         raise lines.wrong("a line of a hunk starts with a space, - or +")
-    if mark != "+":
-        old.append(rest)
-    if mark != "-":
-        new.append(rest)
+    return mark or " ", line[1:]
 
 
 def _is_header(line: str) -> bool:

@@ -5,26 +5,37 @@ elsewhere every file is searched. Only the repository's own rules count, never t
 so that the same tree gives the same result in production and in practice.
 """
 
+import asyncio
 import fnmatch
 import itertools
+import os
 import posixpath
 import re
 import shlex
+import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ostinato.harness.errors import InvalidArguments, ToolTimeout, UnexpectedEnvironment
+from ostinato.harness.tools.contents import decode
+from ostinato.harness.tools.names import presentable, shown
 from ostinato.harness.tools.normalise import normalise
-from ostinato.sandbox.base import Sandbox
+from ostinato.sandbox.base import ExecResult, Sandbox
 
 GREP_MATCHES = 100
 GLOB_FILES = 200
+LINE_CHARS = 500
+"""The most characters of a matching line that are shown."""
+OUTPUT_BYTES = 2**24
+"""The most bytes of a search's output that are read."""
 GREP_FAILED = 2
 
 SKIPPED = (".git", "__pycache__", "node_modules", ".venv")
 """The directories whose files nobody wrote here."""
-GREP = "grep -nHIEZs"
-WALKING = "-r " + " ".join(f"--exclude-dir={name}" for name in SKIPPED)
+GREP = "grep -anHEZs"
+"""The search of files that are known to be text, whatever their encoding."""
+WALKING = "grep -rlIZs " + " ".join(f"--exclude-dir={name}" for name in SKIPPED)
+"""The command that lists text files without git; in the C locale they are git's, those without a NUL."""
 GIT = "git -c safe.directory='*' -c core.fsmonitor=false -c core.excludesFile=/dev/null"
 """The git command; it runs nothing that the repository's settings name and reads no rules of the machine."""
 TEXTS = "grep --no-recurse-submodules --no-color -lzI -e ''"
@@ -32,6 +43,8 @@ TEXTS = "grep --no-recurse-submodules --no-color -lzI -e ''"
 UNSEEN = " ".join(f"':(exclude,glob)**/{name}/**'" for name in SKIPPED)
 IN_GIT = f"[ -e .git ] && {GIT} rev-parse --is-inside-work-tree >/dev/null 2>&1"
 IGNORED = f"{IN_GIT} && {GIT} ls-files -oiz --exclude-standard --directory 2>/dev/null"
+ROW = re.compile(rb"([^\0]+)\0(\d+:[^\n]*)(?:\n|\Z)")
+"""A match as grep writes it; the name may hold newlines."""
 MEANS_MORE = re.compile(r"[*?\[\]\\]")
 BRACES = re.compile(r"\{([^{}]*)\}")
 MOST_ALTERNATIVES = 64
@@ -49,30 +62,54 @@ class FileFinder:
         path, limit = arguments.get("path", "."), arguments.get("limit", GREP_MATCHES)
         _check_relative(path)
         command = _grep_command(arguments["pattern"], path, arguments.get("glob"))
-        result = await self._sandbox.exec(command)
+        result, output = await _run(self._sandbox, command)
         if result.timed_out:
             raise ToolTimeout("grep timed out, narrow the path")
-        if result.exit_code >= GREP_FAILED and result.output and "\0" not in result.output:
-            raise UnexpectedEnvironment(normalise(result.output, self._sandbox.root).removeprefix("grep: "))
-        return _matches(result.output, min(limit, GREP_MATCHES))
+        if result.exit_code >= GREP_FAILED and output and b"\0" not in output:
+            said = presentable(os.fsdecode(output))
+            raise UnexpectedEnvironment(normalise(said, self._sandbox.root).removeprefix("grep: "))
+        return _matches(output, min(limit, GREP_MATCHES))
 
     async def ls(self, arguments: Arguments) -> str:
         names = await self._sandbox.list(arguments.get("path", "."))
-        return "\n".join(sorted(name for name in names if name.rstrip("/") != ".git")) or "(empty)"
+        return (
+            "\n".join(map(shown, sorted(name for name in names if name.rstrip("/") != ".git"))) or "(empty)"
+        )
 
     async def glob(self, arguments: Arguments) -> str:
         below, limit = arguments.get("path", "."), arguments.get("limit", GLOB_FILES)
         _check_relative(below)
         seen = without(await self._sandbox.files(), await self._ignored())
-        found = list(matching(seen, arguments["pattern"], below))
+        found = [shown(path) for path in matching(seen, arguments["pattern"], below)]
         return _cut(found, min(limit, GLOB_FILES), "files") or "no files"
 
     async def _ignored(self) -> list[str]:
         """Return the paths that git ignores, whole folders with a slash at the end; none outside a
         repository.
         """
-        result = await self._sandbox.exec(IGNORED)
-        return [] if result.exit_code else result.output.split("\0")[:-1]
+        result, output = await _run(self._sandbox, IGNORED)
+        return [] if result.exit_code else [os.fsdecode(path) for path in output.split(b"\0")[:-1]]
+
+
+async def _run(sandbox: Sandbox, command: str) -> tuple[ExecResult, bytes]:
+    """Return the result of a command and its output, which `exec` would cut and decode; raises
+    UnexpectedEnvironment for more than OUTPUT_BYTES.
+    """
+    process = await sandbox.start(command)
+    output = bytearray()
+    try:
+        async for data in process.output():
+            output += data
+            if len(output) > OUTPUT_BYTES:
+                raise UnexpectedEnvironment(
+                    f"more than {OUTPUT_BYTES >> 20} MiB are found: narrow the search"
+                )
+    except BaseException:
+        await asyncio.shield(process.signal(signal.SIGKILL))
+        raise
+    finally:
+        result = await asyncio.shield(process.wait())
+    return result, bytes(output)
 
 
 def _grep_command(pattern: str, path: str, glob: str | None) -> str:
@@ -82,10 +119,10 @@ def _grep_command(pattern: str, path: str, glob: str | None) -> str:
     # git grep --untracked leaves out ignored files even where they are tracked: search them too.
     return (
         f"[ -e {where} ] || {{ echo no such file {where}; exit {GREP_FAILED}; }}\n"
-        f"{IN_GIT} || {{ {GREP} {WALKING} {include} -e {looked_for} -- {where}; exit; }}\n"
-        f"{{ {GIT} {TEXTS} --untracked -- {specs}\n"
+        f"{{ if ! {{ {IN_GIT}; }}; then LC_ALL=C {WALKING} {include} -e '' -- {where}; else\n"
+        f"{GIT} {TEXTS} --untracked -- {specs}\n"
         f"{GIT} ls-files -ciz --exclude-standard -- {specs} |\n"
-        f"xargs -0r {GIT} --literal-pathspecs {TEXTS} --; }} |\n"
+        f"xargs -0r {GIT} --literal-pathspecs {TEXTS} --; fi; }} |\n"
         f"""xargs -0r sh -c '{GREP} -e "$0" -- "$@"; [ $? -lt {GREP_FAILED} ]' {looked_for}"""
     )
 
@@ -172,13 +209,27 @@ def _check_relative(path: str) -> None:
         raise UnexpectedEnvironment(f"{path} is outside the repository")
 
 
-def _matches(output: str, limit: int) -> str:
+def _matches(output: bytes, limit: int) -> str:
     """Return `path:line:text` sorted by path, since grep follows the order of the directory on disk."""
-    rows = [line.removeprefix("./").split("\0", 1) for line in output.splitlines() if "\0" in line]
+    rows = [(path.removeprefix(b"./"), row) for path, row in ROW.findall(output)]
     rows.sort(key=lambda row: row[0])
-    return _cut([":".join(row) for row in rows], limit, "matches") or "no matches"
+    found = [f"{shown(os.fsdecode(path))}:{_line(rest)}" for path, rest in rows[:limit]]
+    return _cut([*found, *[""] * (len(rows) - len(found))], limit, "matches") or "no matches"
+
+
+def _line(row: bytes) -> str:
+    """Return the number and text of a line; of a long one its beginning, and how to read on."""
+    number, _, data = row.removesuffix(b"\r").partition(b":")
+    try:
+        text = decode(data, "").text
+    except UnexpectedEnvironment:  # a NUL that stands far behind the beginning of the file
+        text = data.decode("utf-8", "backslashreplace")
+    left = len(text) - LINE_CHARS
+    more = f" [cut: {left} more characters, read with offset {number.decode()}]" if left > 0 else ""
+    return f"{number.decode()}:{text[:LINE_CHARS]}{more}"
 
 
 def _cut(lines: Sequence[str], limit: int, what: str) -> str:
-    more = f"\n[{len(lines) - limit} more {what}]" if len(lines) > limit else ""
+    left = len(lines) - limit
+    more = f"\n[{left} more {what}, narrow the search]" if left > 0 else ""
     return "\n".join(lines[:limit]) + more

@@ -1,12 +1,15 @@
 """A patch in a sandbox: computed first, then written, and taken back when it cannot be finished."""
 
 import asyncio
+import posixpath
+import secrets
 import shlex
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 
 from ostinato.harness.errors import InvalidArguments, UnexpectedEnvironment, file_error
-from ostinato.harness.tools import edit
 from ostinato.harness.tools.apply_patch import Change, ChangeKind, apply, parse
+from ostinato.harness.tools.contents import decode
 from ostinato.harness.tools.paths import inside
 from ostinato.sandbox.base import Sandbox, SandboxPathError
 
@@ -23,7 +26,7 @@ async def patch(sandbox: Sandbox, text: str) -> list[str]:
     staged = _Staged(sandbox)
     for change in parse(text):
         await staged.take(change)
-    await _carry_out(sandbox, staged.before, staged.after, staged.modes)
+    await _carry_out(sandbox, staged)
     return sorted(staged.touched)
 
 
@@ -34,8 +37,8 @@ class _Staged:
         self._sandbox = sandbox
         self.before: Files = {}
         self.after: Files = {}
-        self.modes: dict[str, str] = {}
-        """The old path by the new one of each move, since the executable bit moves along."""
+        self.moved: dict[str, str] = {}
+        """The first path by the last one of each file that moves, whose mode moves along."""
 
     @property
     def touched(self) -> list[str]:
@@ -56,13 +59,18 @@ class _Staged:
         await self._update(path, data, change)
 
     async def _update(self, path: str, data: bytes, change: Change) -> None:
-        changed = apply(edit.decode(data, path), change.hunks, path).encode() if change.hunks else data
+        changed = data
+        if change.hunks:
+            found = decode(data, path)
+            changed = found.encoded(apply(found.text, change.hunks, path))
         if change.move_to is None:
             self.after[path] = changed
             return
         target = self._name(change.move_to)
         await self._must_be_free(target)
-        self.modes[target] = path
+        if (await self._sandbox.exec(f"test ! -L {_quoted(path)}")).exit_code:
+            raise UnexpectedEnvironment(f"{path} is a link: move the file it names, or use mv")
+        self.moved[target] = self.moved.pop(path, path)
         self.after[path], self.after[target] = None, changed
 
     async def _must_be_free(self, path: str) -> None:
@@ -90,33 +98,68 @@ class _Staged:
         return name
 
 
-async def _carry_out(sandbox: Sandbox, before: Files, after: Files, modes: dict[str, str]) -> None:
-    """Write the new state of the files, or restore the old one."""
-    changed = [path for path in after if after[path] != before[path]]
-    # Files are removed last, so that nothing is lost before.
-    changed.sort(key=lambda path: after[path] is None)
-    done: list[str] = []
+Step = tuple[Callable[[], Awaitable[None]], Callable[[], Awaitable[None]]]
+"""Something to do, and the way to take it back."""
+
+
+async def _carry_out(sandbox: Sandbox, staged: _Staged) -> None:
+    """Write the new state of the files, or restore the old one. A file that moves or goes is renamed, so that
+    it is the same file, with its mode, when it comes back.
+    """
+    steps, removed = _steps(sandbox, staged)
+    undoing: list[Callable[[], Awaitable[None]]] = []
     try:
-        for path in changed:
-            done.append(path)
-            await _put(sandbox, path, after[path], modes.get(path))
+        for do, undo in steps:
+            undoing.append(undo)
+            await do()
     except BaseException:  # also when the turn is cancelled half-way
-        await asyncio.shield(_take_back(sandbox, done, before))
+        await asyncio.shield(_all(reversed(undoing)))
         raise
+    if removed:
+        await asyncio.shield(_run(sandbox, f"rm -f -- {' '.join(map(_quoted, removed))}"))
 
 
-async def _take_back(sandbox: Sandbox, paths: Sequence[str], before: Files) -> None:
-    for path in reversed(paths):
-        await _put(sandbox, path, before[path], None)
+def _steps(sandbox: Sandbox, staged: _Staged) -> tuple[list[Step], list[str]]:
+    """Return the steps in order, and the files that are left to remove behind the last one."""
+    before, after = staged.before, staged.after
+    leaving = {path: _aside(path) for path in after if before[path] is not None and after[path] is None}
+    leaving |= {old: _aside(old) for old in staged.moved.values() if old not in leaving}
+    steps = [_rename(sandbox, path, aside) for path, aside in leaving.items()]
+    steps += [_rename(sandbox, leaving.pop(old), new) for new, old in staged.moved.items()]
+    origins = {new: before[old] for new, old in staged.moved.items()}
+    for path, data in after.items():
+        there = origins.get(path, before[path] if path not in staged.moved.values() else None)
+        if data is not None and data != there:
+            back = partial(_run, sandbox, f"rm -f -- {_quoted(path)}")
+            undo = back if there is None else partial(sandbox.write, path, there)
+            steps.append((partial(sandbox.write, path, data), undo))
+    return steps, list(leaving.values())
 
 
-async def _put(sandbox: Sandbox, path: str, data: bytes | None, like: str | None) -> None:
-    if data is None:
-        await _run(sandbox, f"rm -f -- {shlex.quote(path)}")
-        return
-    await sandbox.write(path, data)
-    if like is not None:
-        await _run(sandbox, f"test ! -x {shlex.quote('./' + like)} || chmod +x -- {shlex.quote(path)}")
+def _rename(sandbox: Sandbox, old: str, new: str) -> Step:
+    moved = partial(_move, sandbox, old, new)
+    return moved, partial(_move, sandbox, new, old)
+
+
+async def _move(sandbox: Sandbox, old: str, new: str) -> None:
+    """Rename a file; one that is not there, since its step was not reached, stays away."""
+    folder = _quoted(posixpath.dirname(new) or ".")
+    names = f"{_quoted(old)} {_quoted(new)}"
+    absent = f"{{ test ! -e {_quoted(old)} && test ! -L {_quoted(old)}; }}"
+    await _run(sandbox, f"{absent} || {{ mkdir -p -- {folder} && mv -f -- {names}; }}")
+
+
+def _aside(path: str) -> str:
+    return posixpath.join(posixpath.dirname(path), f".patch-{secrets.token_hex(6)}")
+
+
+def _quoted(path: str) -> str:
+    return shlex.quote(path if path.startswith("/") else f"./{path}")
+
+
+async def _all(undoing: Iterable[Callable[[], Awaitable[None]]]) -> None:
+    for undo in undoing:
+        await undo()
 
 
 async def _run(sandbox: Sandbox, command: str) -> None:

@@ -17,14 +17,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ostinato.git import without_links
 from ostinato.harness.conversation import Call, Edit
 from ostinato.harness.git import git
 from ostinato.harness.permissions import patterns
 from ostinato.harness.permissions.rules import Action, Rule, touched
 
 RAW = "* -text -eol -filter -ident -working-tree-encoding\n"
-OFF = ("advice.addEmbeddedRepo", "core.autocrlf", "core.safecrlf", "core.fsmonitor", "core.quotePath")
-SETTINGS = ("-c", f"core.hooksPath={os.devnull}", *(word for name in OFF for word in ("-c", f"{name}=false")))
+OFF = ("advice.addEmbeddedRepo", "core.autocrlf", "core.safecrlf", "core.quotePath")
+SETTINGS = tuple(word for name in OFF for word in ("-c", f"{name}=false"))
 LINK, SUBMODULE = "120000", "160000"
 MOST_EDITS = 200
 """The most files of one call whose content is shown; all of them can be undone."""
@@ -94,6 +95,8 @@ class Checkpoints:
     async def take(self, paths: Iterable[str] = ()) -> str:
         """Return the id of the tree as it is now, with the ignored files among `paths`."""
         # Status 1: a nested repository without commits, or a file that cannot be read, is left out.
+        links = without_links(await self._git("ls-files", "--stage", "-z"))
+        await self._git("update-index", "--force-remove", "-z", "--stdin", stdin=links)
         await self._git("add", "--all", "--ignore-errors", accepted=(0, 1))
         for path in paths:
             if (self.root / path).is_file() or (self.root / path).is_symlink():
@@ -169,13 +172,15 @@ class Checkpoints:
         if entry.mode == "100755":
             target.chmod(target.stat().st_mode | 0o111)
 
-    async def _git(self, *arguments: str, accepted: tuple[int, ...] = (0,)) -> bytes:
+    async def _git(self, *arguments: str, stdin: bytes = b"", accepted: tuple[int, ...] = (0,)) -> bytes:
         environment = {
             "GIT_DIR": str(self._place),
             "GIT_WORK_TREE": str(self.root),
             "GIT_INDEX_FILE": str(self._index),
         }
-        return await git(self.root, *SETTINGS, *arguments, environment=environment, accepted=accepted)
+        return await git(
+            self.root, *SETTINGS, *arguments, environment=environment, stdin=stdin, accepted=accepted
+        )
 
 
 async def _path(root: Path, name: str) -> Path:

@@ -12,6 +12,7 @@ from ostinato.model.families.base import (
     Renderer,
     RenderError,
     assistant_message,
+    strict_json,
 )
 from ostinato.model.families.hermes import HermesRenderer, parse_text, skeletons
 from ostinato.model.families.loading import load_renderer
@@ -27,4 +28,5 @@ __all__ = [
     "load_renderer",
     "parse_text",
     "skeletons",
+    "strict_json",
 ]

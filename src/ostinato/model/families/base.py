@@ -1,5 +1,6 @@
 """The protocol of a renderer, and what a parsed completion is."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -102,6 +103,34 @@ def assistant_message(parsed: Parsed, call_ids: Sequence[str] = ()) -> dict[str,
             for name, call in zip(names, parsed.tool_calls, strict=False)
         ]
     return message
+
+
+def strict_json(text: str) -> Any:
+    """Return the value of a JSON text. Raise ValueError for what a strict reader in another language refuses.
+
+    Python's own reader takes NaN, infinities, numbers beyond a double and halves of surrogate pairs.
+
+    >>> strict_json('{"x": 1.0}')
+    {'x': 1.0}
+    """
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant, parse_int=_whole)
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    return value
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _whole(digits: str) -> int:
+    try:
+        float(value := int(digits))
+    except OverflowError:
+        raise ValueError(f"{digits[:20]}… is beyond a double") from None
+    return value
 
 
 def text_of(message: Message) -> str:

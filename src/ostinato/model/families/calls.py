@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ostinato.model.families.base import Parsed, ParsedCall
+from ostinato.model.families.base import Parsed, ParsedCall, strict_json
 from ostinato.model.families.hermes import parse_text
 
 THINK = ("<think>", "</think>")
@@ -211,8 +211,8 @@ def _harmony(text: str) -> Parsed:
 def _listed(text: str) -> tuple[ParsedCall, ...] | None:
     """Return the calls of a JSON list, as older Mistral models write them; None for anything else."""
     try:
-        listed = json.loads(text)
-    except (ValueError, RecursionError):
+        listed = strict_json(text)
+    except ValueError:
         return None
     if not isinstance(listed, list) or not listed:
         return None
@@ -230,8 +230,8 @@ def _listed(text: str) -> tuple[ParsedCall, ...] | None:
 def _object(text: str) -> dict[str, Any] | str:
     """Return the object of the text, or the fault in it."""
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
+        value = strict_json(text)
+    except ValueError:
         return "bad JSON in a tool call"
     return value if isinstance(value, dict) else "arguments are not an object"
 
@@ -239,7 +239,7 @@ def _object(text: str) -> dict[str, Any] | str:
 def _value(text: str) -> Any:
     """Return the JSON value that a text without quotes stands for; any other text is itself."""
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
+        value = strict_json(text)
+    except ValueError:
         return text
     return text if isinstance(value, str) else value

@@ -9,16 +9,17 @@ template writes around the sentinels is encoded as control text, and what stands
 A template sees the sentinel, so it cannot be led by control text in a message (such as `</think>`).
 """
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import Any
 
-from ostinato.model.families.base import Message, Parsed, RenderError, text_of
+from ostinato.model.families.base import Message, Parsed, RenderError, strict_json, text_of
 from ostinato.model.families.calls import form_of
 from ostinato.model.families.hermes import in_hermes_way
+from ostinato.model.families.jinja_template import ChatTemplate
 from ostinato.model.tokenizer import Tokenizer
 
 Texts = Callable[[str], str]
@@ -38,58 +39,6 @@ TOOL = {
 MOST_TEXTS = 256
 
 
-class ChatTemplate:
-    """A Jinja chat template in a sandbox, with the names that transformers gives it."""
-
-    def __init__(self, source: str, names: Mapping[str, str]) -> None:
-        try:
-            from jinja2 import TemplateError, nodes
-            from jinja2.ext import Extension, loopcontrols
-            from jinja2.sandbox import ImmutableSandboxedEnvironment
-        except ImportError as error:
-            raise RenderError("its chat template needs jinja2: pip install 'ostinato[families]'") from error
-
-        class Generation(Extension):
-            """The tag that transformers uses to mark what an assistant said; it writes its body."""
-
-            tags = {"generation"}  # noqa: RUF012
-
-            def parse(self, parser: Any) -> Any:
-                line = next(parser.stream).lineno
-                body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-                return nodes.Scope(body, lineno=line)
-
-        self._errors = (TemplateError, TypeError, ValueError, KeyError, AttributeError, ArithmeticError)
-        day = datetime.now().astimezone()
-        environment = ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols]
-        )
-        environment.filters["tojson"] = _tojson
-        environment.globals["raise_exception"] = _refuse
-        # The date of the start, because a prompt that changed at midnight would end every session.
-        environment.globals["strftime_now"] = day.strftime
-        self.source = source
-        self._names = dict(names)
-        try:
-            self._template = environment.from_string(source)
-        except TemplateError as error:
-            raise RenderError(f"its chat template is no Jinja: {error}") from error
-
-    def write(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], *, header: bool) -> str:
-        """Return the text of the messages, with the assistant's header if `header`. Raises RenderError."""
-        try:
-            return self._template.render(
-                messages=list(messages),
-                tools=list(tools) or None,
-                add_generation_prompt=header,
-                **self._names,
-            )
-        except RenderError:
-            raise
-        except self._errors as error:
-            raise RenderError(f"the chat template cannot write these messages: {error}") from error
-
-
 class TemplateRenderer:
     """The conversion of messages to ids and back, in the text of a checkpoint's own chat template."""
 
@@ -100,6 +49,7 @@ class TemplateRenderer:
         self._encode_control = lru_cache(MOST_TEXTS)(lambda text: tuple(tokenizer.encode(text)))
         self._offers_tools = self._writes_tools()
         self._form = form_of(template.source if self._offers_tools else "")
+        self._id_of = self._form_of_ids() if self._offers_tools else str
         self._end = self._turn_end()
         end = tokenizer.id_of(self._end)
         own = () if self._end in self._form.inner or end is None else (end,)
@@ -112,6 +62,7 @@ class TemplateRenderer:
         self.think = self._form.think
         self.opened = self._header_opens_reasoning()
         self._forgets = self._forgets_reasoning()
+        self._rewriting = {role for role, *rounds in ROUNDS if self._rewrites(*rounds)}
         self._prove()
 
     def render(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> list[int]:
@@ -136,7 +87,8 @@ class TemplateRenderer:
 
     def continues(self, messages: Sequence[Message]) -> bool:
         """Return whether the template keeps earlier text as it is when these messages follow it."""
-        return not (self._forgets and any(message["role"] == "user" for message in messages))
+        roles = {message["role"] for message in messages}
+        return not (roles & self._rewriting or (self._forgets and "user" in roles))
 
     def parse(self, completion_ids: Sequence[int]) -> Parsed:
         """Read a completion, its stop token included."""
@@ -209,7 +161,7 @@ class TemplateRenderer:
 
         if not self._offers_tools:
             messages, tools = in_hermes_way(messages, tools), ()
-        plain = [_guarded_message(message, guard) for message in messages]
+        plain = [_guarded_message(self._with_ids(message), guard) for message in messages]
         return self._template.write(plain, [_guarded(tool, guard) for tool in tools], header=header)
 
     def _hostile(self, text: str) -> bool:
@@ -235,6 +187,48 @@ class TemplateRenderer:
             ids += self.tokenizer.encode_untrusted(hostile)
             at = found.end()
         return [*ids, *self._encode_control(text[at:])]
+
+    def _with_ids(self, message: Message) -> dict[str, Any]:
+        """Return the message with the ids of calls and results in the form that the template takes."""
+        made = dict(message)
+        if made.get("tool_calls"):
+            calls = made["tool_calls"]
+            made["tool_calls"] = [
+                {**call, "id": self._id_of(str(call.get("id", "call_0")))} for call in calls
+            ]
+        if isinstance(made.get("tool_call_id"), str):
+            made["tool_call_id"] = self._id_of(made["tool_call_id"])
+        return made
+
+    def _form_of_ids(self) -> Callable[[str], str]:
+        """Return how ids are written: as they came, else as the nine letters and digits that some ask for."""
+        for form in (str, _nine):
+            self._id_of = form
+            try:
+                self._write([PROBE, *_round("call_0_0")], [TOOL], [], header=True)
+            except RenderError as error:
+                refusal = error
+            else:
+                return form
+        raise RenderError(f"its chat template is refused: it takes no call with its result ({refusal})")
+
+    def _rewrites(self, before: Sequence[Message], more: Sequence[Message]) -> bool:
+        """Return whether the messages `before` are written otherwise once `more` follow them.
+
+        A template may put the tools into the newest question, or shorten older results.
+        """
+        try:
+            late = self._text([*before, *more], header=True)
+            # Some templates write an end of all, others a start of reasoning, after what is still the last.
+            early = [self._text(before, header=header).rstrip() for header in (False, True)]
+        except RenderError:
+            return False  # such a history is refused when it comes
+        return not any(late.startswith(text) for text in early)
+
+    def _text(self, messages: Sequence[Message], *, header: bool) -> str:
+        texts: list[str] = []
+        text = self._write(messages, [TOOL], texts, header=header)
+        return SENTINEL.sub(lambda found: texts[int(found[2])], text)
 
     def _writes_tools(self) -> bool:
         try:
@@ -313,6 +307,34 @@ def _answer(following: Sequence[Message]) -> dict[str, Any]:
     return {"role": "assistant", "content": "", "tool_calls": calls}
 
 
+def _round(id_: str) -> list[Message]:
+    """Return a call and its result."""
+    function = {"name": "ostinato_tool", "arguments": {"a": f"ostinato {id_}"}}
+    call = {"id": id_, "type": "function", "function": function}
+    result = {
+        "role": "tool",
+        "tool_call_id": id_,
+        "name": "ostinato_tool",
+        "content": f"ostinato-result {id_}",
+    }
+    return [{"role": "assistant", "content": "", "tool_calls": [call]}, result]
+
+
+def _nine(id_: str) -> str:
+    """Return nine letters and digits that stand for an id."""
+    return hashlib.blake2b(id_.encode(errors="surrogatepass"), digest_size=5).hexdigest()[:9]
+
+
+SAID: Message = {"role": "assistant", "content": "ostinato-answer"}
+ROUNDS: tuple[tuple[str, Sequence[Message], Sequence[Message]], ...] = (
+    ("user", [PROBE, SAID, PROBE], [SAID, PROBE]),
+    ("user", [PROBE, *_round("call_0_0"), SAID, PROBE], [*_round("call_1_0"), SAID, PROBE]),
+    ("tool", [PROBE, *_round("call_0_0")], _round("call_1_0")),
+    ("tool", [PROBE, *_round("call_0_0"), *_round("call_1_0")], _round("call_2_0")),
+)
+"""Histories of several rounds, each with what follows, by the role of what makes the difference."""
+
+
 def _guarded_message(message: Message, guard: Texts) -> dict[str, Any]:
     """Return the message in the form that templates read: content as text, arguments as values."""
     if message["role"] not in ("system", "user", "assistant", "tool"):
@@ -333,8 +355,8 @@ def _guarded_call(call: Mapping[str, Any], guard: Texts) -> dict[str, Any]:
     arguments = function["arguments"]
     if isinstance(arguments, str):
         try:
-            arguments = json.loads(arguments)
-        except (ValueError, RecursionError) as error:
+            arguments = strict_json(arguments)
+        except ValueError as error:
             raise RenderError(
                 f"the arguments of a call of {function['name']} are no JSON: {error}"
             ) from error
@@ -350,11 +372,3 @@ def _guarded(value: Any, guard: Texts) -> Any:
     if isinstance(value, list | tuple):
         return [_guarded(one, guard) for one in value]
     return value
-
-
-def _tojson(value: Any, ensure_ascii: bool = False, indent: int | None = None, **options: Any) -> str:
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, **options)
-
-
-def _refuse(message: str) -> NoReturn:
-    raise RenderError(f"the chat template refuses: {message}")

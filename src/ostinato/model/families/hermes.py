@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from ostinato.model.families.base import Message, Parsed, ParsedCall, RenderError, text_of
+from ostinato.model.families.base import Message, Parsed, ParsedCall, RenderError, strict_json, text_of
 from ostinato.model.template import TOOLS_HEAD, TOOLS_TAIL
 from ostinato.model.tokenizer import END_OF_TEXT, IM_END, IM_START, SPECIALS, Tokenizer
 
@@ -215,7 +215,8 @@ def _assistant(message: Message) -> list[_Piece]:
         function = call.get("function", call)
         arguments = function["arguments"]
         raw = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-        parts.append(f'{OPEN}{{"name": "{function["name"]}", "arguments": {raw}}}{CLOSE}')
+        name = json.dumps(function["name"], ensure_ascii=False)
+        parts.append(f'{OPEN}{{"name": {name}, "arguments": {raw}}}{CLOSE}')
     return [_Piece("\n".join(parts), False)]
 
 
@@ -233,8 +234,8 @@ def _joined(pieces: Sequence[_Piece]) -> list[_Piece]:
 def _call(payload: str) -> ParsedCall | str:
     """Return one call, or the fault in it."""
     try:
-        call = json.loads(payload)
-    except (ValueError, RecursionError):  # such as a number of thousands of digits, or endless nesting
+        call = strict_json(payload)
+    except ValueError:
         return "bad JSON in a tool call"
     if not isinstance(call, dict) or not isinstance(call.get("name"), str):
         return "tool call without a name"

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from ostinato.model.families.base import Renderer, RenderError
-from ostinato.model.families.chat_template import ChatTemplate, TemplateRenderer
+from ostinato.model.families.chat_template import TemplateRenderer
 from ostinato.model.families.hermes import HermesRenderer
+from ostinato.model.families.jinja_template import ChatTemplate
 from ostinato.model.template import CHAT_TEMPLATE
 from ostinato.model.tokenizer import Tokenizer
 

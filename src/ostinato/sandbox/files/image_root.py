@@ -56,7 +56,7 @@ def identify(trust: str, trusted: Iterable[str]) -> None:
         lines = path.read_text(errors="replace").splitlines() if path.is_file() else []
         if not any(each.split(":")[2:3] == ["1000"] for each in lines):
             _replace(path, "\n".join([*lines, line, ""]))
-    _replace(Path("/etc/hosts"), "127.0.0.1 localhost\n")
+    _replace(Path("/etc/hosts"), f"127.0.0.1 localhost {os.uname().nodename}\n")
     _replace(Path("/etc/resolv.conf"), "nameserver 127.0.0.1\n")
     for place in trusted:
         directory("", str(Path("/etc", place).parent))

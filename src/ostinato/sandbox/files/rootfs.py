@@ -85,6 +85,13 @@ def write_identity(etc: Path) -> None:
         (etc / place).symlink_to(TRUST)
 
 
+def _name_host(name: str) -> None:
+    """Let the sandbox resolve its own name, by a host file above the one that all sandboxes share."""
+    Path(SCRATCH, "hosts").write_text(f"127.0.0.1 localhost {name}\n")
+    syscalls.mount(f"{SCRATCH}/hosts", "/etc/hosts", "none", syscalls.BIND)
+    syscalls.seal("/etc/hosts")
+
+
 def map_user(process: str, user: tuple[int, int], group: tuple[int, int]) -> None:
     """Write the maps of a fresh user namespace, each a pair of an id inside and the id outside.
 
@@ -160,6 +167,7 @@ def enter(order: Order, base: int | None) -> tuple[int, int]:
     process = os.open(f"{SCRATCH}/proc/1", os.O_PATH | os.O_CLOEXEC)
     quotas = os.open(f"{SCRATCH}/proc/sys/user", os.O_PATH | os.O_CLOEXEC)
     if image is None:
+        _name_host(order.id)
         syscalls.unmount(SCRATCH)
         syscalls.unmount(HOST)
     else:

@@ -114,7 +114,7 @@ async def test_commands_are_asked_and_their_output_shown(open_desk, script):
         assert await desk.prompt(session) == "end_turn"
     assert desk.editor.calls == [("bash: echo hello; exit 3", "completed")]
     assert desk.editor.of(schema.ToolCallStart)[0].kind == "execute"
-    assert desk.editor.of(schema.ToolCallProgress)[-1].content[0].content.text == "hello"
+    assert desk.editor.of(schema.ToolCallProgress)[-1].content[0].content.text == "hello\n[exit code 3]"
 
 
 async def test_a_closed_dialog_is_a_no(open_desk, script):

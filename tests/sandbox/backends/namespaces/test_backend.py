@@ -35,6 +35,18 @@ async def test_there_is_no_network(ns_backend: Backend, repo: Path) -> None:
     assert "unreachable" in await python(ns_backend, repo, code)
 
 
+async def test_a_sandbox_and_its_fork_resolve_their_own_names(ns_backend: Backend, repo: Path) -> None:
+    resolve = "python -c 'import socket; print(socket.gethostbyname(socket.gethostname()))'; cat /etc/hosts"
+    sandbox = await ns_backend.create(Spec(repo=repo))
+    (fork,) = await sandbox.fork()
+    for each in (sandbox, fork):
+        name = (await each.exec("cat /proc/sys/kernel/hostname")).output.strip()
+        assert (await each.exec(resolve)).output == f"127.0.0.1\n127.0.0.1 localhost {name}\n"
+        assert (await each.exec("echo x >> /etc/hosts")).exit_code
+    await sandbox.destroy()
+    await fork.destroy()
+
+
 @pytest.mark.parametrize(
     "path", [str(Path.home() / ".bashrc"), "/etc/shadow", "/.host/usr", "/sys/kernel", __file__]
 )

@@ -14,7 +14,7 @@ from ostinato.harness.conversation import Edit
 from ostinato.harness.errors import ToolError, UserAborted
 from ostinato.harness.frontends.acp.updates import KINDS, Updates, title
 from ostinato.harness.permissions.rules import Action, Rule
-from ostinato.harness.tools import edit
+from ostinato.harness.tools import contents, edit
 from ostinato.harness.users import Grant, PermissionRequest
 from ostinato.sandbox.base import SandboxError
 
@@ -136,12 +136,14 @@ class Person:
             before = None
         except (OSError, SandboxError):
             return []
-        if request.tool == "write":
-            return [Edit(path=path, before=before, after=arguments["content"].encode())]
         try:
-            old, new = arguments["old_string"], arguments["new_string"]
-            text = edit.decode(before or b"", path)
-            after = edit.replace(text, old, new, replace_all=arguments.get("replace_all", False))
+            if request.tool == "write":
+                after = contents.rewritten(before, arguments["content"], path)
+            else:
+                old, new = arguments["old_string"], arguments["new_string"]
+                found = contents.decode(before or b"", path)
+                everywhere = arguments.get("replace_all", False)
+                after = found.encoded(edit.replace(found.text, old, new, replace_all=everywhere))
         except ToolError:
             return []
-        return [Edit(path=path, before=before, after=after.encode())]
+        return [Edit(path=path, before=before, after=after)]
