@@ -35,9 +35,9 @@ OTHERS = {
 }
 HOOKS = ("post-index-change", "pre-commit", "post-checkout", "reference-transaction", "fsmonitor-watchman")
 OURS = (
-    ("status", "--porcelain", "--ignore-submodules=all", "--untracked-files=all"),
-    ("diff", "--name-only", "--no-ext-diff", "--no-textconv", "--ignore-submodules=all", "HEAD", "--"),
-    ("diff", "--no-ext-diff", "--no-textconv", "--ignore-submodules=all", "HEAD", "--"),
+    ("status", "--porcelain", "--ignore-submodules=dirty", "--untracked-files=all"),
+    ("diff", "--name-only", "--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty", "HEAD", "--"),
+    ("diff", "--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty", "HEAD", "--"),
     ("ls-files", "-z", "--cached", "--others", "--modified", "--exclude-standard"),
     ("log", "-1", "-s", "--no-textconv", "--no-ext-diff", "--format=%H"),
     ("blame", "--no-textconv", "--porcelain", "-w", "-M", "-C", "--", "a.evil"),

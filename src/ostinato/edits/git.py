@@ -11,7 +11,7 @@ from ostinato.edits.capture.spool import content, text_of
 from ostinato.git import environment
 
 TIMEOUT_S = 60.0
-ALONE = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all")
+ALONE = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty")
 """The options of a diff that starts no other program and enters no other repository."""
 LOOKING_UP = ("config", "rev-parse")
 """Commands that run nothing, and are asked for what the settings of the repository say."""
@@ -203,15 +203,8 @@ def _at(root: str, base: str | None, known: dict[str, CommitTree]) -> FileTree:
 
 def dirty(root: str) -> list[str]:
     """Return the paths of the work tree that differ from HEAD, new ones included, at most MOST_CANDIDATES."""
-    order = (
-        "status",
-        "--porcelain",
-        "--no-renames",
-        "--ignore-submodules=all",
-        "--untracked-files=all",
-        "-z",
-    )
-    fields = _paths(root, *order)
+    order = ("--porcelain", "--no-renames", "--ignore-submodules=dirty", "--untracked-files=all", "-z")
+    fields = _paths(root, "status", *order)
     return [field[3:] for field in fields][:MOST_CANDIDATES]
 
 

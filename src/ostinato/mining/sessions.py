@@ -198,7 +198,7 @@ class SessionMiner:
         Files that lay there and that nobody ever committed are left out: they are the person's own.
         """
         id = self._committed(session)
-        run = partial(git, session.id, "-C", str(session.place), environment=environment(session.place))
+        run = partial(self._git, session, session.place)
         after, committed = files_of(session.id, id, run), self._committed_before(session, id)
         found = files_of(session.id, session.tree, run)
         before = {path: data for path, data in found.items() if path in after or path in committed}
@@ -246,7 +246,7 @@ class SessionMiner:
         """
         since = f"--since-as-filter={int(session.began_at - SKEW_S)}"
         order = ("--first-parent", "--reverse", since, "--format=%H %ct")
-        log = self._git(session, "log", *order, "--", *session.edited)
+        log = self._git(session, self._root, "log", *order, "--", *session.edited)
         before = self._listing(session, session.tree)
         commits = [(id, int(at)) for id, at in (line.split() for line in log.decode().splitlines())]
         others = [(id, at, self._listing(session, id) != before) for id, at in commits]
@@ -260,10 +260,10 @@ class SessionMiner:
     def _committed_before(self, session: RecordedSession, id: str) -> set[str]:
         """Return the paths of the commit before."""
         walk = ("rev-list", "--max-count=1", "--skip=1", "--first-parent", id)
-        parent = self._git(session, *walk).decode().strip()
+        parent = self._git(session, self._root, *walk).decode().strip()
         if not parent:
             return set()
-        listed = self._git(session, "ls-tree", "-r", "-z", "--name-only", "--full-tree", parent)
+        listed = self._git(session, self._root, "ls-tree", "-r", "-z", "--name-only", "--full-tree", parent)
         return set(listed.decode("utf-8", "surrogateescape").split("\0")[:-1])
 
     def _check_alone(self, session: RecordedSession, commit: str, at: int) -> None:
@@ -279,16 +279,17 @@ class SessionMiner:
             if self._listing(other, other.tree, session.edited) != self._listing(session, commit):
                 raise MiningError("mixed with a later session", session.id, f"{other.id}, in {commit[:9]}")
 
-    def _git(self, session: RecordedSession, *arguments: str) -> bytes:
-        """Return git's output in the repository. Raises MiningError."""
+    @staticmethod
+    def _git(session: RecordedSession, place: Path, *arguments: str, given: bytes = b"") -> bytes:
+        """Return git's output in the repository, or in the session's own folder. Raises MiningError."""
         try:
-            safe = environment(self._root)
+            safe = environment(place)
         except (subprocess.SubprocessError, FileNotFoundError) as error:
             raise MiningError("unreadable repository", session.id, str(error)) from error
-        return git(session.id, "-C", str(self._root), *arguments, environment=safe)
+        return git(session.id, "-C", str(place), *arguments, given=given, environment=safe)
 
     def _listing(self, session: RecordedSession, tree: str, paths: Iterable[str] = ()) -> bytes:
         """Return the edited files of a tree, or others, with their contents' ids."""
         wanted = tuple(paths) or session.edited
         order = ("ls-tree", "-r", "-z", "--full-tree", tree, "--", *wanted)
-        return git(session.id, "-C", str(session.place), *order, environment=environment(session.place))
+        return self._git(session, session.place, *order)
