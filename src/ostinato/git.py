@@ -4,7 +4,7 @@ Opening a folder starts git, and git obeys the settings of the repository that i
 stranger may have written: monitors, hooks, filters, drivers, signatures, remote helpers. So each command that
 this program starts by itself first lists the keys of these settings, which runs nothing, and overrides every
 key that is not known to name no program. Nested repositories have settings of their own: no command of ours
-enters one (`--ignore-submodules=all`, and an index without its links when files are added).
+enters one (`--ignore-submodules=dirty`, and an index without its links when files are added).
 
 The settings of the person and of the machine are obeyed, as everywhere: a filter that they set up works.
 """
@@ -40,7 +40,7 @@ HARMLESS = re.compile(
 """The settings that name no program which a command of ours would run. Every other one is overridden by the
 empty text, which git takes for no program, for false, or for nothing."""
 INCLUDING = ("include.", "includeif.")
-"""What these bring is listed with the rest."""
+"""The keys that name a further file; the settings in it are listed with the rest."""
 MOST_KEYS = 2000
 ALWAYS = {
     "core.fsmonitor": "false",
@@ -50,11 +50,12 @@ ALWAYS = {
 }
 
 
-def without_links(staged: bytes) -> bytes:
-    """Return what `update-index --force-remove -z --stdin` reads to drop the links to nested repositories.
+def links_in(staged: bytes) -> bytes:
+    """Return the paths of the links to nested repositories, as `update-index -z --stdin` reads them.
 
-    `staged` is the output of `ls-files --stage -z`. For a link that is in the index already, adding files
-    would start git in the nested repository, which has settings of its own; a new link needs its head alone.
+    `staged` is the output of `ls-files --stage -z`. They are removed from an index before files are added:
+    for a link that is there already, git would be started in the nested repository, which has settings of its
+    own. Of a new link it reads the head alone.
     """
     rows = (row for row in staged.split(b"\0") if row.startswith(b"160000 "))
     return b"".join(row.partition(b"\t")[2] + b"\0" for row in rows)

@@ -32,21 +32,10 @@ KEPT = {
 }
 """The options of `addopts` on which it rests which tests there are and what they find."""
 WITHOUT_EFFECT = {
-    *(
-        "-q",
-        "--quiet",
-        "-v",
-        "-vv",
-        "--verbose",
-        "-r",
-        "--tb",
-        "--color",
-        "--durations",
-        "-l",
-        "--showlocals",
-    ),
+    *("-q", "--quiet", "-v", "-vv", "--verbose", "-r", "--tb", "--color", "--durations", "-l"),
     *("--no-header", "--no-summary", "--strict-markers", "--strict-config", "--strict", "-x", "--exitfirst"),
     *("--maxfail", "-s", "--capture", "--cache-clear", "--junitxml", "--junit-xml", "--show-capture", "--ff"),
+    "--showlocals",
 }
 """The options that change what is shown, or how soon a run ends, and no outcome."""
 OWN_PLUGINS = {"pytester", "pytest_asyncio", "pytest_asyncio.plugin"}
@@ -81,7 +70,7 @@ def with_source_path(files: Mapping[str, bytes]) -> dict[str, bytes]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PytestOptions:
-    """What a repository's tests are run with, of all that its settings ask for.
+    """The options that a repository's settings ask for: those that its tests are run with, and the others.
 
     >>> PytestOptions(kept=("--import-mode=importlib",), left_out=("--cov",)).left_out
     ('--cov',)

@@ -20,7 +20,7 @@ LIMITS = replace(DEFAULT_LIMITS, memory_mb=2048, cpu_s=300, wall_s=600.0, disk_m
 HEAD_TIMEOUT_S = 60.0
 """The CPU seconds that all tests of a repository may take together."""
 ORDER, SEED = "their order, or are flaky", "the hash seed or the time zone"
-"""What the outcome of a test may rest on besides the code."""
+"""The circumstances besides the code on which the outcome of a test may rest."""
 UNSTEADY = "rests on order, hash seed or time zone"
 NETWORK = re.compile(
     r"gaierror|name resolution|Network is unreachable|Connection refused|URLError|ConnectionError"

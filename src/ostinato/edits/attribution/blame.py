@@ -33,9 +33,8 @@ def authors(repo: RepositoryPaths, path: str) -> list[Authored]:
 
     A line without a record is `unknown` when its commit has no records at all, else `human`.
     """
-    output = git(repo.root, "blame", "--no-textconv", "--porcelain", "-w", "-M", "-C", "--", path).decode(
-        errors="replace"
-    )
+    order = ("blame", "--no-textconv", "--porcelain", "-w", "-M", "-C", "--", path)
+    output = git(repo.root, *order).decode(errors="replace")
     known = trace.read(Path(state_of(repo)) / trace.FILE) + trace.read(Path(repo.root) / trace.SHARED)
     notes: dict[str, list[Range]] = {}
     authored = []

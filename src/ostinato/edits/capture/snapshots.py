@@ -5,9 +5,10 @@ import os
 import shutil
 import subprocess
 import time
+from functools import cached_property
 
 from ostinato.edits.capture.repository_paths import RepositoryPaths, state_of
-from ostinato.git import environment, without_links
+from ostinato.git import environment, links_in
 
 TIMEOUT_S = 5.0
 FOLDER = "snapshots"
@@ -32,7 +33,7 @@ class IndexGit:
             [*command, *arguments],
             capture_output=True,
             check=False,
-            env=environment(self._repo.root, environment_of(self._repo, self._own), timeout_s=self._left_s),
+            env=self._environment,
             timeout=self._left_s,
             input=given,
         )
@@ -42,14 +43,19 @@ class IndexGit:
             )
         return done.stdout
 
+    @cached_property
+    def _environment(self) -> dict[str, str]:
+        """The environment of all commands: it is read once, since a client waits for the hook."""
+        return environment(self._repo.root, environment_of(self._repo, self._own), timeout_s=self._left_s)
+
     @property
     def _left_s(self) -> float:
         return max(0.01, self._deadline - time.monotonic())
 
     def add_all(self, *options: str, accepted: tuple[int, ...] = (0,)) -> None:
         """Put the work tree into the index; of a nested repository its commit alone."""
-        links = without_links(self("ls-files", "--stage", "-z"))
-        self("update-index", "--force-remove", "-z", "--stdin", given=links)
+        if links := links_in(self("ls-files", "--stage", "-z")):
+            self("update-index", "--force-remove", "-z", "--stdin", given=links)
         self("add", "--all", *options, accepted=accepted)
 
 

@@ -193,11 +193,8 @@ def _record_commit(
 def _commit_of_lines(edit: FollowedEdit, head: str, measured: MeasuredEdit) -> str:
     """Return the commit that brought the lines, by git's line history; HEAD if it tells of none since."""
     ranges = [f"-L{first},{last}:{measured.path}" for first, last in measured.lines]
-    last = (
-        ask(edit.root, "log", "-1", "-s", "--no-textconv", "--no-ext-diff", "--format=%H", *ranges, head)
-        if ranges
-        else None
-    )
+    order = ("log", "-1", "-s", "--no-textconv", "--no-ext-diff", "--format=%H")
+    last = ask(edit.root, *order, *ranges, head) if ranges else None
     is_older = last and edit.base and contains(edit.root, last, edit.base)
     return head if not last or is_older else last
 

@@ -53,7 +53,7 @@ SKIPPED = ("redacted_thinking",)
 HOSTED = re.compile(r"(web_search|web_fetch|code_execution|tool_search_tool|mcp_toolset|advisor)\w*")
 """Tools that the provider would run. They are not offered to the model."""
 FAILED = "[the call failed] "
-"""What the model reads before a result that the client marked as an error."""
+"""The words that the model reads before a result which the client marked as an error."""
 ATTRIBUTION = "x-anthropic-billing-header:"
 """The start of a block in Claude Code's system prompt that differs in every request and is no instruction."""
 SESSION = re.compile(r"session_([0-9a-fA-F-]{36})$")

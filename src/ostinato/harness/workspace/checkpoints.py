@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ostinato.git import without_links
+from ostinato.git import links_in
 from ostinato.harness.conversation import Call, Edit
 from ostinato.harness.git import git
 from ostinato.harness.permissions import patterns
@@ -95,8 +95,8 @@ class Checkpoints:
     async def take(self, paths: Iterable[str] = ()) -> str:
         """Return the id of the tree as it is now, with the ignored files among `paths`."""
         # Status 1: a nested repository without commits, or a file that cannot be read, is left out.
-        links = without_links(await self._git("ls-files", "--stage", "-z"))
-        await self._git("update-index", "--force-remove", "-z", "--stdin", stdin=links)
+        if links := links_in(await self._git("ls-files", "--stage", "-z")):
+            await self._git("update-index", "--force-remove", "-z", "--stdin", stdin=links)
         await self._git("add", "--all", "--ignore-errors", accepted=(0, 1))
         for path in paths:
             if (self.root / path).is_file() or (self.root / path).is_symlink():

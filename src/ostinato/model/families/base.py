@@ -1,6 +1,7 @@
 """The protocol of a renderer, and what a parsed completion is."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -105,6 +106,17 @@ def assistant_message(parsed: Parsed, call_ids: Sequence[str] = ()) -> dict[str,
     return message
 
 
+def _number(digits: str) -> int | float:
+    """Return a number; raise ValueError for one that no double holds, as NaN."""
+    value = float(digits)
+    if not math.isfinite(value):
+        raise ValueError(f"{digits[:20]} is no number that a double holds")
+    return value if set(digits) & set(".eE") else int(digits)
+
+
+_STRICT = json.JSONDecoder(parse_constant=_number, parse_int=_number, parse_float=_number)
+
+
 def strict_json(text: str) -> Any:
     """Return the value of a JSON text. Raise ValueError for what a strict reader in another language refuses.
 
@@ -114,22 +126,12 @@ def strict_json(text: str) -> Any:
     {'x': 1.0}
     """
     try:
-        value = json.loads(text, parse_constant=_refuse_constant, parse_int=_whole)
-        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+        text.encode()
+        value = _STRICT.decode(text)
+        if "\\u" in text:  # an escape may stand for a half, which no other reader keeps
+            json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    return value
-
-
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number of JSON")
-
-
-def _whole(digits: str) -> int:
-    try:
-        float(value := int(digits))
-    except OverflowError:
-        raise ValueError(f"{digits[:20]}… is beyond a double") from None
     return value
 
 
