@@ -3,7 +3,6 @@
 import logging
 import signal
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -54,11 +53,12 @@ def run(
             return torchrun(module, sys.argv[1:] if arguments is None else arguments, ranks)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     torch.set_num_threads(1)
-    stopping = threading.Event()
+    # A list, since a handler can be interrupted by a second signal: `Event.set` would wait for its own lock.
+    asked: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
+        signal.signal(number, lambda number, _: asked.append(number))
     try:
-        work(settings, stopping.is_set)
+        work(settings, lambda: bool(asked))
     except MENDABLE as error:
         log.error("%s stopped: %s", module, error)
         return 1
