@@ -36,9 +36,9 @@ from ostinato.harness.agent import HarnessConfig
 from ostinato.harness.client import Message
 from ostinato.harness.episode import CardUser, EpisodeRunner
 from ostinato.loop.config import RunConfig
+from ostinato.loop.resources import open_resources
 from ostinato.loop.run import Run
 from ostinato.loop.show import Show
-from ostinato.loop.workshop import open_workshop
 from ostinato.sandbox.exam.verifier import Verifier
 from ostinato.store import Ledger
 from ostinato.tasks.pebble import Pebble, PebbleSource, pebble_of
@@ -166,17 +166,17 @@ async def of_version(subject: str, directory: Path, version: int, tasks: Sequenc
     """Measure a version of a run, under the run's own harness and with its summaries."""
     run = Run(directory=directory)
     config = load(RunConfig, run.directory / "config.toml")
-    async with open_workshop(config, run, Show(Console(quiet=True))) as shop:
+    async with open_resources(config, run, Show(Console(quiet=True))) as resources:
         arm = Arm(name="compaction", version=version, share=0.0, engines=())
-        async with shop.serving(arm):
-            client, verifier = shop.client("compaction", "compaction"), Verifier(shop.backend)
+        async with resources.serving(arm):
+            client, verifier = resources.client("compaction", "compaction"), Verifier(resources.backend)
 
             async def attempt(task: Task, after: int | None) -> tuple[bool, int, int]:
                 limits = replace(config.harness, summarize_after=after)
-                runner = EpisodeRunner(client, shop.backend, verifier, limits)
+                runner = EpisodeRunner(client, resources.backend, verifier, limits)
                 episode = await runner.run(task, CardUser(task), source=Source.BENCH)
-                turns = shop.store.turns(episode.session_id)
-                Ledger(shop.store).account_sessions([episode.session_id], State.MEASURED)
+                turns = resources.store.turns(episode.session_id)
+                Ledger(resources.store).account_sessions([episode.session_id], State.MEASURED)
                 if episode.void is not None or not turns:
                     raise RuntimeError(f"{task.id}: {episode.void}")
                 longest = max(len(turn.prompt_ids) + len(turn.completion.ids) for turn in turns)

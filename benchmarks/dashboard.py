@@ -29,7 +29,7 @@ from ostinato.dashboard.html import address, environment
 from ostinato.dashboard.pages import PAGES, Page
 from ostinato.dashboard.reading.base import RecordSource
 from ostinato.dashboard.text.lexicon import Lexicon
-from ostinato.loop.seen.link import LoopLink
+from ostinato.loop.dashboard.link import LoopLink
 from ostinato.store import Store
 
 ASKED = {

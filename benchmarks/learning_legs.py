@@ -22,11 +22,11 @@ from benchmarks.measure import Cpu, children_of
 from ostinato.config import dump, load
 from ostinato.demo.commands import DEMO
 from ostinato.loop.config import RunConfig, check
+from ostinato.loop.resources import open_resources
 from ostinato.loop.run import Run
 from ostinato.loop.show import Show
 from ostinato.loop.stages.practise import practise
 from ostinato.loop.stages.problems import stream
-from ostinato.loop.workshop import open_workshop
 from ostinato.model.tensor_files import TensorFiles
 from ostinato.rollout.config import SYNCHRONOUS
 from ostinato.store import Ledger, Objects, Stage
@@ -150,10 +150,10 @@ async def _ours(leg: Leg, config: RunConfig, cpu: Cpu) -> Row:
     progress = Progress(leg.run.directory / "learner-practice" / "learner.jsonl", cpu)
     following = asyncio.create_task(progress.follow())
     roles = asyncio.create_task(_roles())
-    async with open_workshop(config, leg.run, Show(Console(stderr=True))) as shop:
-        practised = await practise(shop)
+    async with open_resources(config, leg.run, Show(Console(stderr=True))) as resources:
+        practised = await practise(resources)
         progress.look()
-        began = min(each.started_at for each in shop.store.sessions(source=Source.PRACTICE))
+        began = min(each.started_at for each in resources.store.sessions(source=Source.PRACTICE))
     following.cancel()
     roles.cancel()
     await asyncio.gather(following, return_exceptions=True)

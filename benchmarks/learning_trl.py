@@ -38,12 +38,12 @@ from ostinato.deploy.outcomes import score
 from ostinato.engine.embedded.engine import EmbeddedEngine
 from ostinato.engine.http import create_app, serve
 from ostinato.harness.episode import CardUser, Episode, EpisodeRunner
-from ostinato.loop.circle import circle
 from ostinato.loop.folder import open_run
+from ostinato.loop.pipeline import run_pipeline
+from ostinato.loop.resources import open_resources
 from ostinato.loop.run import Run
 from ostinato.loop.show import Show
 from ostinato.loop.stages.problems import held_out
-from ostinato.loop.workshop import open_workshop
 from ostinato.model.checkpoint import load as load_checkpoint
 from ostinato.rollout.sampling import sampling_seed
 from ostinato.types import Arm, Source, Task, new_id
@@ -129,7 +129,7 @@ async def _teach(seed: int, options: argparse.Namespace) -> Run:
         def nobody(_: object) -> Any:
             raise AssertionError("no cycle is listed")
 
-        await circle(config, run, show, nobody, resumed=opened.resumed)
+        await run_pipeline(config, run, show, nobody, resumed=opened.resumed)
     return run
 
 
@@ -146,11 +146,15 @@ async def _measure(legs: Sequence[Leg], taught: Run, options: argparse.Namespace
     if not run.directory.exists():
         shutil.copytree(taught.directory, run.directory)
     decoder, _, _ = load_checkpoint(taught.checkpoint("taught"))
-    async with open_workshop(config, run, Show(Console(quiet=True))) as shop:
+    async with open_resources(config, run, Show(Console(quiet=True))) as resources:
         engine = EmbeddedEngine(decoder, version=0, slots=config.engine.slots, max_len=config.engine.context)
-        site = await serve(create_app(engine, secret=shop.services.secret), "127.0.0.1", 0)
-        shop.put_arm(Arm(name="bench", version=0, share=0.0, engines=(site.url,)))
-        exam = Exam(runner=shop.runner(shop.client("bench", "bench")), tasks=held_out(config, run), seed=seed)
+        site = await serve(create_app(engine, secret=resources.services.secret), "127.0.0.1", 0)
+        resources.put_arm(Arm(name="bench", version=0, share=0.0, engines=(site.url,)))
+        exam = Exam(
+            runner=resources.runner(resources.client("bench", "bench")),
+            tasks=held_out(config, run),
+            seed=seed,
+        )
         for number, (name, what) in enumerate(wanted.items()):
             if name in known:
                 continue

@@ -43,13 +43,13 @@ from ostinato.engine.embedded.engine import EmbeddedEngine
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.loop.config import RunConfig
 from ostinato.loop.folder import open_run
+from ostinato.loop.resources import open_resources
 from ostinato.loop.run import START
 from ostinato.loop.run import Run as RunFolder
 from ostinato.loop.show import Show
 from ostinato.loop.stages.prepare import load_wire, prepare
 from ostinato.loop.stages.problems import stream
 from ostinato.loop.stages.teacher import Lessons, TeacherPolicy
-from ostinato.loop.workshop import open_workshop
 from ostinato.store import Ledger, Objects
 from ostinato.sync import Publisher, Subscriber
 from ostinato.train.batch import ScoredRow, Scores
@@ -212,17 +212,19 @@ async def session(lessons: int = LESSONS) -> dict[str, float]:
         await prepare(run_config, run)
         _, renderer = load_wire(run.checkpoint(START))
         policy = TeacherPolicy(renderer)
-        async with open_workshop(run_config, run, Show(Console(quiet=True))) as shop:
-            site = await serve_scripted(ScriptedEngine(policy), secret=shop.services.secret)
-            shop.put_arm(Arm(name="teacher", version=TEACHER_VERSION, share=0.0, engines=(site.url,)))
-            runner = shop.runner(shop.client("teacher", "teacher"))
-            given = Lessons(runner, policy, Ledger(shop.store), run.tasks / "lessons", 4)
+        async with open_resources(run_config, run, Show(Console(quiet=True))) as resources:
+            site = await serve_scripted(ScriptedEngine(policy), secret=resources.services.secret)
+            resources.put_arm(Arm(name="teacher", version=TEACHER_VERSION, share=0.0, engines=(site.url,)))
+            runner = resources.runner(resources.client("teacher", "teacher"))
+            given = Lessons(runner, policy, Ledger(resources.store), run.tasks / "lessons", 4)
             problems, rng = stream(run_config, "lessons"), random.Random(0)
             await given.give(lambda: next(problems), 4, 1, rng)  # warm
             before, sessions = spent(cpu), given.sessions
             await given.give(lambda: next(problems), lessons, 2, rng)
             parts, sessions = spent(cpu) - before, given.sessions - sessions
-            turns = [shop.store.turns(each.id) for each in shop.store.sessions(source=Source.TEACHER)]
+            turns = [
+                resources.store.turns(each.id) for each in resources.store.sessions(source=Source.TEACHER)
+            ]
             await site.close()
     cpu.leave()
     whole, agent, gateway = (float(part) / sessions for part in parts)

@@ -29,10 +29,10 @@ from benchmarks.learning_legs import config_of
 from benchmarks.measure import Run as Measured
 from benchmarks.measure import children_of, table
 from ostinato.config import dump
+from ostinato.loop.resources import open_resources
 from ostinato.loop.run import Run
 from ostinato.loop.show import Show
 from ostinato.loop.stages.practise import practise
-from ostinato.loop.workshop import open_workshop
 from ostinato.rollout.config import SYNCHRONOUS
 from ostinato.store import Store
 from ostinato.store.ledger.slots import Slots
@@ -83,10 +83,10 @@ async def _practise(folder: Path, options: argparse.Namespace, run: Measured) ->
     own.config.write_text(dump(config))
     looks: list[Row] = []
     looking = asyncio.create_task(_look(run, looks))
-    async with open_workshop(config, own, Show(Console(stderr=True))) as shop:
-        result = await practise(shop)
+    async with open_resources(config, own, Show(Console(stderr=True))) as resources:
+        result = await practise(resources)
         looking.cancel()
-        figures = _counts(shop.store)
+        figures = _counts(resources.store)
     first = next(look for look in reversed(looks) if look["at"] <= figures["began"])
     spent = {role: _minus(seconds, first["spent"].get(role)) for role, seconds in _last(looks).items()}
     total = looks[-1]["cpu"] - first["cpu"]

@@ -28,9 +28,9 @@ from benchmarks.trl_environment import TRIES, as_shipped
 from benchmarks.trl_floor import Clock, Floor, Settings
 from ostinato.engine.embedded.engine import EmbeddedEngine
 from ostinato.engine.http import create_app, serve
+from ostinato.loop.resources import open_resources
 from ostinato.loop.run import START
 from ostinato.loop.show import Show
-from ostinato.loop.workshop import open_workshop
 from ostinato.model.checkpoint import load as load_checkpoint
 from ostinato.model.template import CHAT_TEMPLATE
 from ostinato.rollout import sampling
@@ -76,15 +76,17 @@ class Rollouts:
     async def open(self) -> None:
         floor, config = self._floor, self._floor.config
         show = Show(Console(quiet=True))
-        shop = self._shop = await self._stack.enter_async_context(open_workshop(config, floor.run, show))
+        resources = self._resources = await self._stack.enter_async_context(
+            open_resources(config, floor.run, show)
+        )
         decoder, _, _ = load_checkpoint(floor.run.checkpoint(START))
         self._engine = EmbeddedEngine(
             decoder, version=0, slots=config.engine.slots, max_len=config.engine.context
         )
-        app = create_app(self._engine, secret=shop.services.secret)
+        app = create_app(self._engine, secret=resources.services.secret)
         self._site = await serve(app, "127.0.0.1", 0)
-        shop.put_arm(Arm(name="practice", version=0, share=0.0, engines=(self._site.url,)))
-        runner = shop.runner(shop.client("practice", "practice"))
+        resources.put_arm(Arm(name="practice", version=0, share=0.0, engines=(self._site.url,)))
+        runner = resources.runner(resources.client("practice", "practice"))
         self._work = SlotWork(runner, config.practice)
 
     async def aclose(self) -> None:
@@ -101,7 +103,7 @@ class Rollouts:
         tasks = [load_task(Path(path)) for path in paths]
         episodes = await asyncio.gather(*(self._session(task, i % size) for i, task in enumerate(tasks)))
         trees = [Scored(trunk=None, branches=(id,), solved=int(solved)) for id, solved in episodes]
-        credited, rewards = credit_group(self._shop.store, self._floor.reward, trees)
+        credited, rewards = credit_group(self._resources.store, self._floor.reward, trees)
         rows: dict[str, list[Any]] = {
             name: [] for name in ("prompt_ids", "completion_ids", "logprobs", "env_mask")
         }
@@ -124,7 +126,7 @@ class Rollouts:
             sampled = await self._work.sample(task, id, sampling.sampling_seed(seed, task.key, number))
             (episode,) = await self._work.verify(task, sampled)
             if episode.void is None:
-                self._shop.store.record((), episode.signals())
+                self._resources.store.record((), episode.signals())
                 return id, episode.solved
         raise RuntimeError(f"{task.id} is void: {episode.void}")
 

@@ -39,7 +39,7 @@ import torch
 from benchmarks.measure import Run, table
 from benchmarks.week_drawn import DEVELOPERS, SIZES, drawn
 from benchmarks.week_kills import KILLED_EACH, KILLS_EACH, fuzzed, killed
-from benchmarks.week_planted import BAD, GOOD, NULL, Plant, PlantedShop
+from benchmarks.week_planted import BAD, GOOD, NULL, Plant, PlantedResources
 from ostinato.deploy.statistics import wilson
 from ostinato.loop.folder import owned
 from ostinato.loop.run import START, write_whole
@@ -80,11 +80,11 @@ def learnt(folder: Path, name: str, plan: WeekPlan) -> Part:
 def planted(folder: Path, seed: int, kinds: tuple[Plant, ...]) -> Part:
     """Return what became of planted candidates, one after another in one store."""
     names = [kind.__name__ for kind in kinds]
-    shop = type("Planted", (PlantedShop,), {"kinds": kinds})
+    resources = type("Planted", (PlantedResources,), {"kinds": kinds})
     plan = WeekPlan(cycles=EACH, seed=seed, developers=DEVELOPERS, overrides=SMALL)
     with owned(folder, "planted candidates of the benchmark") as run:
         write_start(run.checkpoint(START), {act.value: chance for act, chance in GOOD.items()})
-        week = run_week(folder, plan, opened=shop)
+        week = run_week(folder, plan, opened=resources)
         policies, rows = open_policies(run), list[Part]()
         for number, cycle in enumerate(week.cycles):
             judged = cycle.judged

@@ -113,8 +113,8 @@ BAD: tuple[Plant, ...] = (regressed, hacked, corrupted, stale)
 NULL: tuple[Plant, ...] = (equal, shuffled)
 
 
-class PlantedShop(WeekResources):
-    """A shop whose candidates are planted, one kind after another."""
+class PlantedResources(WeekResources):
+    """A resources whose candidates are planted, one kind after another."""
 
     kinds: ClassVar[tuple[Plant, ...]] = BAD
 

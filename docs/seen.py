@@ -16,7 +16,7 @@ from tests.dashboard.visit import entered
 
 from ostinato.dashboard.reading.base import RecordSource
 from ostinato.dashboard.text.lexicon import Lexicon
-from ostinato.loop.seen.link import LoopLink
+from ostinato.loop.dashboard.link import LoopLink
 from ostinato.store import Store
 
 FOLDER = Path(__file__).parent / "seen"

@@ -271,7 +271,7 @@ class World:
         ]
 
     def _rare(self) -> list[Callable[[], None]]:
-        return [self.retract, self.forget, self.put_back]
+        return [self.retract, self.forget, self.republish]
 
     def _interventions(self) -> list[Callable[[], None]]:
         return [self.practise, self.live, self.give_late_feedback, self.give_late_feedback, *self._rare()]
@@ -454,7 +454,7 @@ class World:
                 self.stale += abs(now - group.rewards[0]) > 1e-9 or not agreed
         return groups
 
-    def put_back(self) -> None:
+    def republish(self) -> None:
         """Publish an older version under the next number, as an operator does."""
         publisher = Publisher(self.objects)
         head = publisher.resume()

@@ -1,6 +1,6 @@
 """The whole circle in small, with processes killed in the middle; `make wheel` kills and resumes a run.
 
-Covers loop/circle.py, loop/stages/problems.py,
+Covers loop/pipeline.py, loop/stages/problems.py,
 loop/stages/teach.py, loop/stages/practise.py, demo/commands.py and demo/report.py.
 """
 
@@ -20,9 +20,9 @@ from rich.console import Console
 from ostinato.config import load
 from ostinato.demo.developers import live_traffic
 from ostinato.demo.report import as_json, finish
-from ostinato.loop.circle import circle
 from ostinato.loop.config import HELD_OUT, RunConfig
 from ostinato.loop.folder import open_run, owned
+from ostinato.loop.pipeline import run_pipeline
 from ostinato.loop.show import Show
 from ostinato.store import Store
 
@@ -46,7 +46,7 @@ async def turn(directory: Path, *overrides: str) -> dict[str, Any]:
     console = Console(quiet=True)
     with owned(directory, "run") as run:
         opened = open_run(run, config, fresh=False)
-        result = await circle(config, run, Show(console), live_traffic, resumed=opened.resumed)
+        result = await run_pipeline(config, run, Show(console), live_traffic, resumed=opened.resumed)
         finish(run, result, console)
     return as_json(result)
 

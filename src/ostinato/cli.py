@@ -67,7 +67,7 @@ def _doctor(commands: Commands) -> None:
 
 
 _RUNS, _AGENT = _in("ostinato.demo.commands"), _in("ostinato.harness.frontends.command_line")
-_SEEN, _HOOKS = _in("ostinato.loop.seen.commands"), _in("ostinato.edits.install.commands")
+_SEEN, _HOOKS = _in("ostinato.loop.dashboard.commands"), _in("ostinato.edits.install.commands")
 _ACCOUNTS, _LOOP = _in("ostinato.gateway.access.commands"), _in("ostinato.loop.commands")
 COMMANDS: Mapping[str, tuple[str, Register]] = {
     "run": ("teach, practise, measure and deploy a model, as a file says", _RUNS),

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.circle import circle, solves
+from tests.resources import fake_resources, solves
 
 from ostinato.bench.run import RETRIES, Bench, BenchError
 from ostinato.harness.episode import Episode, failed
@@ -28,8 +28,8 @@ async def test_every_kind_is_scored_by_its_hidden_tests(tmp_path: Path, right: b
             minds[session_id] = next(scripts)
         return solves(minds[session_id], session_id, turn)  # type: ignore[arg-type]
 
-    async with circle(tmp_path, mind, ["bench"]) as shop:
-        bench = Bench(shop.runner(shop.client("bench", "bench")), shop.store, slots=1)
+    async with fake_resources(tmp_path, mind, ["bench"]) as resources:
+        bench = Bench(resources.runner(resources.client("bench", "bench")), resources.store, slots=1)
         measured = await bench.measure(7, tasks)
         assert [outcome.solved for outcome in measured.outcomes] == [(right,)] * len(tasks)
         assert [outcome.task for outcome in measured.outcomes] == [task.id for task in tasks]
@@ -37,9 +37,9 @@ async def test_every_kind_is_scored_by_its_hidden_tests(tmp_path: Path, right: b
         score = measured.report.scores["seeds"]
         assert (score.solve, score.n) == (float(right), len(tasks))
         assert score.low <= score.solve <= score.high
-        assert shop.store.reports(7) == [measured.report]
-        assert measured.report.harness == shop.store.sessions()[0].harness != ""
-        ledger = Ledger(shop.store)
+        assert resources.store.reports(7) == [measured.report]
+        assert measured.report.harness == resources.store.sessions()[0].harness != ""
+        ledger = Ledger(resources.store)
         assert ledger.unaccounted() == 0
         assert ledger.states()[State.MEASURED] > 0
 
@@ -55,8 +55,8 @@ async def test_all_passes_of_a_task_are_counted_together(tmp_path: Path) -> None
         index = sessions.index(session_id)  # with one slot: pass 1 over both tasks, then pass 2
         return solves(pebbles[index % 2], session_id, turn) if index in {0, 2, 3} else "done"
 
-    async with circle(tmp_path, mind, ["bench"]) as shop:
-        bench = Bench(shop.runner(shop.client("bench", "bench")), shop.store, slots=1)
+    async with fake_resources(tmp_path, mind, ["bench"]) as resources:
+        bench = Bench(resources.runner(resources.client("bench", "bench")), resources.store, slots=1)
         measured = await bench.measure(7, tasks, passes=2)
         assert [outcome.solved for outcome in measured.outcomes] == [(True, True), (False, True)]
         assert [outcome.split for outcome in measured.outcomes] == ["seeds", "names"]
@@ -74,13 +74,15 @@ async def test_a_forgeable_pass_is_counted_apart(tmp_path: Path) -> None:
     def mind(session_id: str, turn: int) -> str:
         return "done"
 
-    async with circle(tmp_path, mind, ["bench"]) as shop:
-        bench = Bench(shop.runner(shop.client("bench", "bench")), shop.store, slots=1)
+    async with fake_resources(tmp_path, mind, ["bench"]) as resources:
+        bench = Bench(resources.runner(resources.client("bench", "bench")), resources.store, slots=1)
         measured = await bench.measure(7, [forged])
         assert measured.report.rates["forgeable"] == 1.0
         assert measured.report.scores["seeds"].solve == 0.0
-        (session,) = shop.store.sessions()
-        values = {signal.kind: signal.value for signal in shop.store.signals_of([session.id])[session.id]}
+        (session,) = resources.store.sessions()
+        values = {
+            signal.kind: signal.value for signal in resources.store.signals_of([session.id])[session.id]
+        }
         assert (values[SignalKind.HIDDEN_TESTS], values[SignalKind.GRADE]) == (1.0, Grade.FORGEABLE)
 
 

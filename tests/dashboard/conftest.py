@@ -18,7 +18,7 @@ from ostinato.dashboard.app import create_app
 from ostinato.dashboard.reading.base import RecordSource
 from ostinato.dashboard.reading.rewards import REPORT
 from ostinato.dashboard.text.lexicon import Lexicon
-from ostinato.loop.seen.link import LoopLink
+from ostinato.loop.dashboard.link import LoopLink
 from ostinato.model.families import HermesRenderer
 from ostinato.store import Store
 

@@ -14,7 +14,7 @@ from ostinato.dashboard.app import create_app
 from ostinato.dashboard.pages import PAGES
 from ostinato.dashboard.reading import fleet, now, session, sessions, versions
 from ostinato.dashboard.reading.base import RecordSource
-from ostinato.loop.seen.link import LoopLink
+from ostinato.loop.dashboard.link import LoopLink
 from ostinato.store import Store
 from ostinato.store.purge import purge
 

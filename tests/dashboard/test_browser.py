@@ -17,7 +17,7 @@ from tests.dashboard.visit import ADDRESSES, Seen, entered, visit
 from ostinato.dashboard.pages import PAGES
 from ostinato.dashboard.reading.base import RecordSource
 from ostinato.dashboard.text.lexicon import Lexicon
-from ostinato.loop.seen.link import LoopLink
+from ostinato.loop.dashboard.link import LoopLink
 from ostinato.store import Store
 from ostinato.store.cycle_log import CycleAction, cycle_log
 

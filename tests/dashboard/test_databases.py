@@ -16,7 +16,7 @@ from ostinato.dashboard.app import create_app
 from ostinato.dashboard.pages import PAGES
 from ostinato.dashboard.reading.base import RecordSource
 from ostinato.dashboard.text.lexicon import Lexicon
-from ostinato.loop.seen.link import LoopLink
+from ostinato.loop.dashboard.link import LoopLink
 from ostinato.model.families import HermesRenderer
 from ostinato.store import Store
 

@@ -15,7 +15,7 @@ from tests.dashboard.conftest import ADDRESS, TICKET
 from ostinato.dashboard.access import Doorkeeper
 from ostinato.dashboard.app import create_app
 from ostinato.dashboard.reading.base import RecordSource
-from ostinato.loop.seen.link import LoopLink
+from ostinato.loop.dashboard.link import LoopLink
 from ostinato.store import Store
 from ostinato.store.cycle_log import CycleAction, cycle_log
 

@@ -16,7 +16,7 @@ from ostinato.dashboard.app import create_app
 from ostinato.dashboard.pages import PAGES
 from ostinato.dashboard.reading.base import RecordSource
 from ostinato.deploy.lineage import lineage, tree
-from ostinato.loop.seen.link import LoopLink
+from ostinato.loop.dashboard.link import LoopLink
 from ostinato.store.retention import expire
 from ostinato.store.upkeep import DAY_S
 from ostinato.types import Ending

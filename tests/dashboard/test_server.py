@@ -1,4 +1,4 @@
-"""Covers dashboard/server.py and loop/seen/commands.py: the command, as a person starts it."""
+"""Covers dashboard/server.py and loop/dashboard/commands.py: the command, as a person starts it."""
 
 import json
 import signal

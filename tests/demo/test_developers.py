@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.circle import circle, solves
+from tests.resources import fake_resources, solves
 
 from ostinato.demo.developers import Office, Visit, seats
 from ostinato.tasks.developers import population
@@ -37,17 +37,19 @@ async def test_the_hidden_verdict_changes_nothing_of_what_a_developer_does(
     def mind(session_id: str, turn: int) -> str:
         return solves(at[session_id], session_id, turn) if right else "done"
 
-    async with circle(tmp_path, mind, ["champion"]) as shop:
-        office = Office(shop.runner(shop.client("simulator")), shop.store, tmp_path / "live")
+    async with fake_resources(tmp_path, mind, ["champion"]) as resources:
+        office = Office(resources.runner(resources.client("simulator")), resources.store, tmp_path / "live")
 
         async def visits(directory: Path, change: Callable[[Task], Task]) -> Seen:
-            (seat,) = seats(shop, [replace(population(1, 1)[0], rng=Random(4))])
+            (seat,) = seats(resources, [replace(population(1, 1)[0], rng=Random(4))])
             found = []
             for pebble in (generate(kind, "train", 3) for kind in KINDS):
                 at[id := new_id()] = pebble
                 task = change(provide(pebble, directory / pebble.id))
                 visit = await office.visit(seat, task, id)
-                found.append((visit, {signal.kind for signal in shop.store.signals_of([id]).get(id, [])}))
+                found.append(
+                    (visit, {signal.kind for signal in resources.store.signals_of([id]).get(id, [])})
+                )
             return found
 
         honest = await visits(tmp_path / "honest", lambda task: task)

@@ -1,7 +1,7 @@
 """The cycle with everything real but the model: the skill of a version is scripted, learning is not.
 
 Covers loop/cycle.py, loop/stages/learn.py, loop/stages/measure.py, loop/stages/suite.py, loop/results.py and
-loop/workshop.py.
+loop/resources.py.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from tests.circle import solves
 from tests.deploy.test_lineage import version
+from tests.resources import solves
 from tests.store.builders import session, turn
 
 from ostinato.bench.suite import seal
@@ -28,6 +28,7 @@ from ostinato.loop import results, trial
 from ostinato.loop.config import BenchConfig, LiveConfig, RunConfig, TasksConfig
 from ostinato.loop.cycle import Cycle, cycles
 from ostinato.loop.folder import open_run
+from ostinato.loop.resources import RunResources, open_resources
 from ostinato.loop.results import Admission, Champion, Cycled
 from ostinato.loop.run import START, Run
 from ostinato.loop.show import Show
@@ -36,7 +37,6 @@ from ostinato.loop.stages.prepare import load_wire, prepare
 from ostinato.loop.stages.problems import held_out
 from ostinato.loop.stages.suite import suite_of
 from ostinato.loop.trial import ARMS, planned
-from ostinato.loop.workshop import Workshop, open_workshop
 from ostinato.model.transcript import messages_of
 from ostinato.store import Ledger, Objects
 from ostinato.store.cycle_log import CycleAction
@@ -78,8 +78,8 @@ class Scripted:
         self.on_moved: list[Callable[[], None]] = []
 
 
-class Scene(Workshop):
-    """A workshop whose versions do what was asked as often as `skill` says."""
+class Scene(RunResources):
+    """A resources whose versions do what was asked as often as `skill` says."""
 
     skill: Skill
     tasks: dict[str, Task]
@@ -120,45 +120,45 @@ async def scene(directory: Path, skill: Skill, suite: Path | None = None) -> Asy
     config = replace(SMALL, model=replace(SMALL.model, shape=shape), bench=bench)
     run = open_run(Run(directory=directory / "run"), config, fresh=False).run
     await prepare(config, run)
-    async with open_workshop(config, run, Show(Console(quiet=True))) as shop:
-        shop.__class__ = Scene
-        assert isinstance(shop, Scene)
-        shop.skill, shop.tasks = skill, {}
-        yield shop
+    async with open_resources(config, run, Show(Console(quiet=True))) as resources:
+        resources.__class__ = Scene
+        assert isinstance(resources, Scene)
+        resources.skill, resources.tasks = skill, {}
+        yield resources
 
 
-def a_person(shop: Workshop) -> None:
+def a_person(resources: RunResources) -> None:
     """A session of somebody at a terminal: no task, no word on what became of it."""
     told = {"user": "grace", "arm": "champion", "source": Source.LIVE, "ending": Ending.FINISHED}
-    shop.store.record([turn(0, "grace-1")], [], [replace(session("grace-1"), task_id=None, **told)])
+    resources.store.record([turn(0, "grace-1")], [], [replace(session("grace-1"), task_id=None, **told)])
 
 
-async def turned(shop: Scene, count: int = 1) -> list[Cycled]:
-    tasks = held_out(shop.config, shop.run)
-    a_person(shop)
-    champion = Champion(version=CHAMPION, measured=await measure(shop, CHAMPION, tasks, passes=1))
-    return await cycles(shop, live_traffic(shop), champion, tasks, count)
+async def turned(resources: Scene, count: int = 1) -> list[Cycled]:
+    tasks = held_out(resources.config, resources.run)
+    a_person(resources)
+    champion = Champion(version=CHAMPION, measured=await measure(resources, CHAMPION, tasks, passes=1))
+    return await cycles(resources, live_traffic(resources), champion, tasks, count)
 
 
 async def test_a_better_candidate_is_admitted_then_shown_to_be_better_and_served(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(trial.GUARDRAILS, "latency")  # latency is the machine's here
-    async with scene(tmp_path, lambda version: 1.0 if version else 0.4) as shop:
-        (cycled,) = await turned(shop)
+    async with scene(tmp_path, lambda version: 1.0 if version else 0.4) as resources:
+        (cycled,) = await turned(resources)
         assert cycled.candidate == 1 and cycled.judged is not None
         assert cycled.judged.admission.decision == Decision.ADMIT
         assert (cycled.decision, cycled.champion) == (Decision.PROMOTE, 1), cycled.reason
-        (served,) = [arm for arm in shop.store.arms() if arm.share > 0]
+        (served,) = [arm for arm in resources.store.arms() if arm.share > 0]
         assert (served.name, served.version, served.experiment) == ("champion", 1, "")
-        gate, shadowed, ab = shop.store.verdicts(1)
+        gate, shadowed, ab = resources.store.verdicts(1)
         assert shadowed.decision == Decision.ADMIT and "nobody saw" in shadowed.reason
         assert (gate.decision, ab.decision) == (Decision.ADMIT, Decision.PROMOTE)
         assert 0 < ab.evidence["alpha"] < 0.05 and "experiment" not in gate.evidence
         assert sum(ab.evidence["users"].values()) == 32 and 0 < ab.evidence["sessions"] <= 96
         assert cycled.judged.tested is not None and cycled.judged.tested.steps == ("canary", "split", "over")
         assert set(gate.evidence["changes"]) == {"seeds", "names", "pairs", "larger", "families"}
-        assert Ledger(shop.store).unaccounted() == 0
+        assert Ledger(resources.store).unaccounted() == 0
 
 
 async def test_who_was_sent_to_a_promoted_version_is_served_by_it_until_the_cycle_ends(
@@ -169,18 +169,20 @@ async def test_who_was_sent_to_a_promoted_version_is_served_by_it_until_the_cycl
     met: list[tuple[int, float, list[int]]] = []
 
     async def looks(tasks: HeldOutTasks, newest: int, promotions: int) -> str:
-        shop = tasks._shop
-        running = {each.url: each.version for each in shop.services._running if isinstance(each, Scripted)}  # type: ignore[attr-defined]
-        (arm,) = [each for each in shop.store.arms() if each.share > 0]
+        resources = tasks._resources
+        running = {
+            each.url: each.version for each in resources.services._running if isinstance(each, Scripted)
+        }  # type: ignore[attr-defined]
+        (arm,) = [each for each in resources.store.arms() if each.share > 0]
         met.append((arm.version, arm.share, [running[url] for url in arm.engines]))
         return ""
 
     monkeypatch.setattr(HeldOutTasks, "sum_of_promotions", looks)
-    async with scene(tmp_path, lambda version: 1.0 if version else 0.4) as shop:
-        (cycled,) = await turned(shop)
+    async with scene(tmp_path, lambda version: 1.0 if version else 0.4) as resources:
+        (cycled,) = await turned(resources)
         assert cycled.decision is Decision.PROMOTE, cycled.reason
-        (shop.run.directory / "stages" / "cycle-1.json").unlink()
-        (again,) = await turned(shop)
+        (resources.run.directory / "stages" / "cycle-1.json").unlink()
+        (again,) = await turned(resources)
     assert (again.decision, again.champion) == (Decision.PROMOTE, 1)
     assert met == [(1, 1.0, [1])] * 2
 
@@ -202,41 +204,45 @@ async def test_a_release_that_had_begun_goes_on_after_a_word_and_a_kill(
         return tested
 
     monkeypatch.setattr(Cycle, "_release", released)
-    async with scene(tmp_path, lambda version: 0.5) as shop:
-        shop.config = replace(shop.config, live=replace(shop.config.live, shadow_requests=0))
-        measured = await measure(shop, CHAMPION, held_out(shop.config, shop.run)[:5], passes=1)
+    async with scene(tmp_path, lambda version: 0.5) as resources:
+        resources.config = replace(resources.config, live=replace(resources.config.live, shadow_requests=0))
+        measured = await measure(resources, CHAMPION, held_out(resources.config, resources.run)[:5], passes=1)
         admission = Admission(decision=Decision.ADMIT, reason="", experiment="trial-of-2", alpha=0.02)
         for name, result in {"gate": measured, "admission": admission, **done}.items():
-            shop.run.finish(f"cycle-1/{name}", result, 0.0)
+            resources.run.finish(f"cycle-1/{name}", result, 0.0)
         arms = [Arm(name=name, version=n, share=1.0 - n, engines=()) for n, name in enumerate(ARMS)]
-        shop.store.set_arms(arms)
-        CycleControl(shop.store, "cycle-1").log(CycleAction.STAGE_BEGAN, "release")
-        plan = planned(shop.config.live, "trial-of-2", 0.02)
-        champion, challenger = (replace(each, experiment="trial-of-2") for each in shop.store.arms())
-        widen(shop.store, plan, 0, (champion, challenger))
-        say(shop.store, word, "ada", "the customer waits")
-        tasks = HeldOutTasks(shop, held_out(shop.config, shop.run), Champion(version=0, measured=measured))
-        cycle = Cycle(shop, live_traffic(shop), tasks, [])
+        resources.store.set_arms(arms)
+        CycleControl(resources.store, "cycle-1").log(CycleAction.STAGE_BEGAN, "release")
+        plan = planned(resources.config.live, "trial-of-2", 0.02)
+        champion, challenger = (replace(each, experiment="trial-of-2") for each in resources.store.arms())
+        widen(resources.store, plan, 0, (champion, challenger))
+        say(resources.store, word, "ada", "the customer waits")
+        tasks = HeldOutTasks(
+            resources, held_out(resources.config, resources.run), Champion(version=0, measured=measured)
+        )
+        cycle = Cycle(resources, live_traffic(resources), tasks, [])
         judged = await cycle._judge(Champion(version=0, measured=measured), 1)
     assert judged.decision is decided and judged.tested == tested
 
 
 async def test_a_worse_candidate_meets_nobody_and_the_champion_is_published_again(tmp_path: Path) -> None:
-    async with scene(tmp_path, lambda version: 0.0 if version else 0.9) as shop:
-        (cycled,) = await turned(shop)
+    async with scene(tmp_path, lambda version: 0.0 if version else 0.9) as resources:
+        (cycled,) = await turned(resources)
         assert cycled.decision == Decision.ROLL_BACK
         assert cycled.judged is not None and cycled.judged.tested is None
         assert cycled.champion == 2
-        (served,) = [arm for arm in shop.store.arms() if arm.share > 0]
+        (served,) = [arm for arm in resources.store.arms() if arm.share > 0]
         assert (served.name, served.version) == ("champion", 2)
-        objects = Subscriber(Objects.open(str(shop.run.objects_path)))
+        objects = Subscriber(Objects.open(str(resources.run.objects_path)))
         roots = [objects.manifest(version).state_root for version in (0, 1, 2)]
         assert roots[2] == roots[0] != roots[1]
-        assert not shop.store.sessions(arm="challenger")
+        assert not resources.store.sessions(arm="challenger")
         champion = Champion(version=CHAMPION, measured=cycled.judged.benched)
-        traffic = live_traffic(shop)
-        (again,) = await cycles(shop, traffic, champion, [], 1)  # a finished run's stages are read, not done
-        assert again == cycled and len(shop.store.verdicts()) == 1
+        traffic = live_traffic(resources)
+        (again,) = await cycles(
+            resources, traffic, champion, [], 1
+        )  # a finished run's stages are read, not done
+        assert again == cycled and len(resources.store.verdicts()) == 1
 
 
 def small_suite(folder: Path) -> Path:
@@ -252,42 +258,46 @@ async def test_the_gate_of_a_cycle_reads_the_suite(tmp_path: Path) -> None:
     """A candidate that the run's own tasks admit is held, since two more tasks show nothing either way."""
     async with scene(
         tmp_path, lambda version: 1.0 if version else 0.4, small_suite(tmp_path / "own")
-    ) as shop:
-        (cycled,) = await turned(shop)
+    ) as resources:
+        (cycled,) = await turned(resources)
         assert cycled.judged is not None and cycled.judged.tested is None
         assert (cycled.decision, cycled.champion) == (Decision.HOLD, 2), cycled.reason
-        (gate,) = shop.store.verdicts()
+        (gate,) = resources.store.verdicts()
         assert gate.evidence["suite"].startswith("own 1, hash ")
         assert (
             "seeds of the suite" in gate.evidence["changes"] and "correct/tampered" in gate.evidence["axes"]
         )
-        own = {session.task_id for session in shop.store.sessions(source=Source.BENCH)}
+        own = {session.task_id for session in resources.store.sessions(source=Source.BENCH)}
         assert {folder.name for folder in (tmp_path / "own").iterdir() if folder.is_dir()} <= own
-        assert Ledger(shop.store).unaccounted() == 0
+        assert Ledger(resources.store).unaccounted() == 0
 
 
 async def test_a_trial_has_one_level_though_a_kill_came_after_the_gate_s_verdict(tmp_path: Path) -> None:
-    async with scene(tmp_path, lambda version: 0.5) as shop:
-        shop.config = replace(shop.config, live=replace(shop.config.live, claim="cheaper"))
-        measured = await measure(shop, CHAMPION, held_out(shop.config, shop.run)[:5], passes=1)
-        tasks = HeldOutTasks(shop, held_out(shop.config, shop.run), Champion(version=0, measured=measured))
-        cycle = Cycle(shop, live_traffic(shop), tasks, [])
+    async with scene(tmp_path, lambda version: 0.5) as resources:
+        resources.config = replace(resources.config, live=replace(resources.config.live, claim="cheaper"))
+        measured = await measure(resources, CHAMPION, held_out(resources.config, resources.run)[:5], passes=1)
+        tasks = HeldOutTasks(
+            resources, held_out(resources.config, resources.run), Champion(version=0, measured=measured)
+        )
+        cycle = Cycle(resources, live_traffic(resources), tasks, [])
         first, again = [await cycle._admit(CHAMPION, measured, measured) for _ in range(2)]
-        assert first == again and len(shop.store.verdicts()) == 1
+        assert first == again and len(resources.store.verdicts()) == 1
 
 
 async def test_a_suite_is_done_by_both_versions_and_by_neither_twice(tmp_path: Path) -> None:
-    async with scene(tmp_path, lambda number: float(number > 0), small_suite(tmp_path / "suite")) as shop:
+    async with scene(
+        tmp_path, lambda number: float(number > 0), small_suite(tmp_path / "suite")
+    ) as resources:
         for number in (CHAMPION, 1):
-            shop.store.add_version(version(number, None))
-        found = await suite_of(shop, CHAMPION, 1)
+            resources.store.add_version(version(number, None))
+        found = await suite_of(resources, CHAMPION, 1)
         assert found is not None and found.suite.startswith("own 1, hash ")
         assert found.splits["seeds"].value == 1.0 and found.measures["correct/broken"].value == 0.0
-        sessions = shop.store.sessions(source=Source.BENCH)
-        assert len(sessions) == 2 * 2 * shop.config.bench.suite_passes
-        assert await suite_of(shop, CHAMPION, 1) is not None
-        assert shop.store.sessions(source=Source.BENCH) == sessions
-        assert Ledger(shop.store).unaccounted() == 0
+        sessions = resources.store.sessions(source=Source.BENCH)
+        assert len(sessions) == 2 * 2 * resources.config.bench.suite_passes
+        assert await suite_of(resources, CHAMPION, 1) is not None
+        assert resources.store.sessions(source=Source.BENCH) == sessions
+        assert Ledger(resources.store).unaccounted() == 0
 
 
 async def test_a_cycle_after_a_roll_back_is_an_ordinary_one(
@@ -296,17 +306,17 @@ async def test_a_cycle_after_a_roll_back_is_an_ordinary_one(
     """Version 1 is worse and rolled back; version 2 is version 0 again; version 3 is better."""
     monkeypatch.delitem(trial.GUARDRAILS, "latency")
     skills = {0: 0.4, 1: 0.0, 2: 0.4, 3: 1.0}
-    async with scene(tmp_path, lambda version: skills[version]) as shop:
-        first, second = await turned(shop, count=2)
+    async with scene(tmp_path, lambda version: skills[version]) as resources:
+        first, second = await turned(resources, count=2)
         assert (first.candidate, first.champion) == (1, 2)
         assert first.decision in {Decision.ROLL_BACK, Decision.HOLD, Decision.INCONCLUSIVE}, (
             "by chance not all that it lost is shown"
         )
         assert (second.decision, second.candidate, second.champion) == (Decision.PROMOTE, 3, 3), second.reason
         assert second.lived.sessions == 32 <= second.collected.offered
-        (served,) = [arm for arm in shop.store.arms() if arm.share > 0]
+        (served,) = [arm for arm in resources.store.arms() if arm.share > 0]
         assert (served.name, served.version) == ("champion", 3)
-        ledger = Ledger(shop.store)
+        ledger = Ledger(resources.store)
         assert ledger.unaccounted() == ledger.trained_twice() == ledger.unended() == 0
-        parents = {row.version: row.parent for row in shop.store.versions()}
+        parents = {row.version: row.parent for row in resources.store.versions()}
         assert parents == {0: None, 1: 0, 2: 0, 3: 2}

@@ -20,14 +20,14 @@ from ostinato.config import read
 from ostinato.harness.client import GatewayClient, open_http
 from ostinato.harness.episode import CardUser, EpisodeRunner
 from ostinato.loop.base import LiveTraffic
-from ostinato.loop.circle import circle
 from ostinato.loop.config import RunConfig, ScheduleConfig, check
 from ostinato.loop.folder import open_run, owned
 from ostinato.loop.people import PeopleTraffic
+from ostinato.loop.pipeline import run_pipeline
+from ostinato.loop.resources import RunResources
 from ostinato.loop.results import RunResult
 from ostinato.loop.run import START
 from ostinato.loop.show import Show
-from ostinato.loop.workshop import Workshop
 from ostinato.model.families import load_renderer
 from ostinato.rewards.live.definition import LIVE
 from ostinato.sandbox.choose import choose_backend
@@ -40,11 +40,11 @@ pytestmark = pytest.mark.slow
 SESSIONS = 3
 
 
-def people(shop: Workshop) -> LiveTraffic:
+def people(resources: RunResources) -> LiveTraffic:
     return PeopleTraffic(
-        shop.store,
-        load_renderer(shop.run.checkpoint(START)).tokenizer,
-        shop.show,
+        resources.store,
+        load_renderer(resources.run.checkpoint(START)).tokenizer,
+        resources.show,
         now=lambda: time.time() + LIVE.train_after_s,
         poll_s=0.01,
     )
@@ -54,7 +54,7 @@ async def turned(folder: Path, config: RunConfig) -> RunResult:
     check(config)
     with owned(folder, "run") as run:
         opened = open_run(run, config, fresh=False)
-        return await circle(config, run, Show(Console(quiet=True)), people, resumed=opened.resumed)
+        return await run_pipeline(config, run, Show(Console(quiet=True)), people, resumed=opened.resumed)
 
 
 @asynccontextmanager

@@ -106,7 +106,7 @@ async def released(store: Store, crowd: Crowd, tmp_path: Path, plan: ReleasePlan
     async def counters(engine: object) -> dict[str, int]:
         return {}
 
-    shop: Any = SimpleNamespace(
+    resources: Any = SimpleNamespace(
         config=RunConfig(live=LIVE_CONFIG),
         run=run,
         store=store,
@@ -115,7 +115,7 @@ async def released(store: Store, crowd: Crowd, tmp_path: Path, plan: ReleasePlan
         counters=counters,
     )
     control = CycleControl(store, "cycle-1", poll_s=0.01)
-    return await release(shop, crowd, plan, control, champion=1, candidate=2)
+    return await release(resources, crowd, plan, control, champion=1, candidate=2)
 
 
 def served(store: Store) -> int:
@@ -196,13 +196,13 @@ async def test_what_people_answered_is_read_before_the_look_that_decides(
     monkeypatch.setattr(module, "YOUNG_S", 0.0)
     late: list[int] = []
 
-    async def read(shop: Any, sessions: Sequence[Session]) -> None:
+    async def read(resources: Any, sessions: Sequence[Session]) -> None:
         if sessions and not late:
             late.extend(range(600, 1_800))
             for number in late:
                 crowd._work(f"p{number % 60}", number, sessions[0].started_at + 1e-5 * number)
         angry = [each for each in sessions if each.arm == CHALLENGER]
-        shop.store.record((), [complaint(each) for each in angry])
+        resources.store.record((), [complaint(each) for each in angry])
 
     monkeypatch.setattr(module, "read_follow_ups", read)
     crowd = Crowd(store, 1.0)

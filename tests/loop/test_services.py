@@ -40,7 +40,7 @@ if not died.exists():
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The settings of a shop's process."""
+    """The settings of a resources's process."""
 
     port: int = 0
     died: str = ""
@@ -135,7 +135,7 @@ async def test_a_watch_that_fails_leaves_nothing_that_starts_the_service_again(t
         raise RuntimeError("the record is locked")
 
     async with Services(Run(directory=tmp_path)) as services:
-        service = await services.start("shop", "shop_server", Settings(), keep=False)
+        service = await services.start("resources", "shop_server", Settings(), keep=False)
         before = asyncio.all_tasks()
         with pytest.raises(RuntimeError, match="locked"):
             await watch(service, tick)

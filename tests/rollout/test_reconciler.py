@@ -15,14 +15,14 @@ import pytest
 from fuzz.practice import SOLVED, NumberRunner, defects
 from fuzz.practice import problem as fuzz_problem
 from sqlalchemy import func, select
-from tests.circle import circle, solves
+from tests.resources import fake_resources, solves
 from tests.store.builders import version
 
 from ostinato.harness.agent import HarnessConfig
 from ostinato.harness.episode import CardUser, Episode, EpisodeRunner, Sampled
+from ostinato.loop.resources import RunResources
 from ostinato.loop.run import START
 from ostinato.loop.stages.prepare import load_wire
-from ostinato.loop.workshop import Workshop
 from ostinato.rewards.practice.definition import PRACTICE, PracticeReward
 from ostinato.rollout.config import SYNCHRONOUS, PracticeConfig
 from ostinato.rollout.reconciler import Reconciler, Training
@@ -42,16 +42,16 @@ from ostinato.types import Source, State, Task, TurnKind
 CONFIG = PracticeConfig(group_size=4, groups_at_once=1, ready_ahead=2)
 
 
-def scoring(shop: Workshop) -> PracticeReward:
-    return PracticeReward(PRACTICE, load_wire(shop.run.checkpoint(START))[1])
+def scoring(resources: RunResources) -> PracticeReward:
+    return PracticeReward(PRACTICE, load_wire(resources.run.checkpoint(START))[1])
 
 
 def reconciler(
-    runner: EpisodeRunner, shop: Workshop, directory: Path, config: PracticeConfig = CONFIG
+    runner: EpisodeRunner, resources: RunResources, directory: Path, config: PracticeConfig = CONFIG
 ) -> Reconciler:
     training = Training(batch=1, staleness=4, until=9)
     return Reconciler(
-        SlotWork(runner, config), shop.store, scoring(shop), directory / "tasks", training, seed=1
+        SlotWork(runner, config), resources.store, scoring(resources), directory / "tasks", training, seed=1
     )
 
 
@@ -63,11 +63,11 @@ async def test_a_group_is_scored_against_its_mean_and_offered_whole(tmp_path: Pa
         place = order.setdefault(session_id, len(order))
         return solves(pebble, session_id, turn) if place % 2 else "done"
 
-    async with circle(tmp_path, mind, ["practice"]) as shop:
-        runner = shop.runner(shop.client("practice", "practice"))
-        practice = reconciler(runner, shop, tmp_path)
+    async with fake_resources(tmp_path, mind, ["practice"]) as resources:
+        runner = resources.runner(resources.client("practice", "practice"))
+        practice = reconciler(runner, resources, tmp_path)
         await practice.run(iter([problem(pebble)]), lambda: practice.progress.groups > 0)
-        ledger = Ledger(shop.store)
+        ledger = Ledger(resources.store)
         (group,) = ledger.claim(1, 9, -1)
         assert group.prompt == pebble.key
         assert len(group.rewards) == 4
@@ -92,23 +92,23 @@ async def test_branches_are_compared_with_their_own_and_trunks_with_each_other(t
             return call("bash", command="echo begun > begun.txt") if place else "done"
         return solves(pebble, session_id, turn - 1) if place == 3 else "done"
 
-    async with circle(tmp_path, mind, ["practice"]) as shop:
-        runner = shop.runner(shop.client("practice", "practice"))
+    async with fake_resources(tmp_path, mind, ["practice"]) as resources:
+        runner = resources.runner(resources.client("practice", "practice"))
         config = replace(CONFIG, group_size=2, branches=2, branch_after=1)
-        practice = reconciler(runner, shop, tmp_path, config)
+        practice = reconciler(runner, resources, tmp_path, config)
         await practice.run(iter([problem(pebble)]), lambda: practice.progress.groups > 0)
-        ledger = Ledger(shop.store)
+        ledger = Ledger(resources.store)
         (group,) = ledger.claim(1, 9, -1)
         assert len(group.rewards) == 2 and practice.progress.recent == [1 / 3]
         assert practice.progress.solved == 1
         advantages = {order[sample.session_id]: sample.advantage for sample in group.samples}
-        totals = {place: shop.store.rewards(id)[-1].total for id, place in order.items() if place != 1}
+        totals = {place: resources.store.rewards(id)[-1].total for id, place in order.items() if place != 1}
         assert sorted(group.rewards) == pytest.approx(sorted([totals[0], (totals[2] + totals[3]) / 2]))
         assert [advantages[3], -advantages[2]] == pytest.approx([(totals[3] - totals[2]) / 2] * 2)
         assert advantages[1] == pytest.approx(-advantages[0])
         assert advantages[1] == pytest.approx(abs(group.rewards[0] - group.rewards[1]))
         for sample in group.samples:
-            turns = shop.store.turns(sample.session_id)
+            turns = resources.store.turns(sample.session_id)
             assert sum(sample.mask) == sum(len(turn.completion.ids) for turn in turns)
             assert len(turns) == (2 if order[sample.session_id] == 3 else 1), "the shared turn is the trunk's"
         ledger.commit(version(1, group.id))
@@ -122,18 +122,18 @@ async def test_what_was_done_before_the_fork_is_paid_by_every_branch(tmp_path: P
     def mind(session_id: str, turn: int) -> str:
         return "<tool_call>\n{" if turn == 0 else "done"
 
-    async with circle(tmp_path, mind, ["practice"]) as shop:
-        runner = shop.runner(shop.client("practice", "practice"))
+    async with fake_resources(tmp_path, mind, ["practice"]) as resources:
+        runner = resources.runner(resources.client("practice", "practice"))
         config = replace(CONFIG, group_size=2, branches=2, branch_after=1)
-        practice = reconciler(runner, shop, tmp_path, config)
+        practice = reconciler(runner, resources, tmp_path, config)
         await practice.run(iter([problem(pebble)]), lambda: practice.progress.groups > 0)
-        (group,) = Ledger(shop.store).claim(1, 9, -1)
-        leaves = {sample.session_id for sample in group.samples if shop.store.rewards(sample.session_id)}
+        (group,) = Ledger(resources.store).claim(1, 9, -1)
+        leaves = {sample.session_id for sample in group.samples if resources.store.rewards(sample.session_id)}
         assert len(leaves) == 4
         for id in leaves:
-            parts = {part.name: part for part in shop.store.rewards(id)[-1].parts}
+            parts = {part.name: part for part in resources.store.rewards(id)[-1].parts}
             assert parts["broken"].value == -0.5 and parts["broken"].evidence != ()
-            assert parts["effort"].value < scoring(shop).score(id, shop.store.turns(id), ()).total
+            assert parts["effort"].value < scoring(resources).score(id, resources.store.turns(id), ()).total
 
 
 @pytest.mark.parametrize("trained", [True, False])
@@ -154,16 +154,16 @@ async def test_all_segments_of_a_chain_have_the_advantage_of_its_outcome(
         text = script[asked[session_id] - 1]
         return "ok" if text == edit and session_id not in wins else text
 
-    async with circle(tmp_path, mind, ["practice"]) as shop:
+    async with fake_resources(tmp_path, mind, ["practice"]) as resources:
         backend = ProcessBackend()
         harness = HarnessConfig(profile="compact", summarize_after=1)
-        runner = EpisodeRunner(shop.client("practice", "practice"), backend, Verifier(backend), harness)
+        runner = EpisodeRunner(resources.client("practice", "practice"), backend, Verifier(backend), harness)
         config = replace(CONFIG, group_size=2, train_summaries=trained)
-        practice = reconciler(runner, shop, tmp_path, config)
+        practice = reconciler(runner, resources, tmp_path, config)
         await practice.run(iter([problem(pebble)]), lambda: practice.progress.groups > 0)
-        (group,) = Ledger(shop.store).claim(1, 9, -1)
-        for session in shop.store.sessions():
-            turns = shop.store.turns(session.id)
+        (group,) = Ledger(resources.store).claim(1, 9, -1)
+        for session in resources.store.sessions():
+            turns = resources.store.turns(session.id)
             won = session.id in wins
             assert [turn.segment for turn in turns] == ([0, 0, 1, 1, 2] if won else [0, 0, 1])
             assert [turn.kind for turn in turns].count(TurnKind.SUMMARY) == 1 + won
@@ -188,10 +188,10 @@ class OnceVoid(Verifier):
 
 async def test_what_a_session_left_is_verified_though_a_verifier_failed(tmp_path: Path) -> None:
     pebble = generate("fix", "train", 3)
-    async with circle(tmp_path, partial(solves, pebble), ["practice"]) as shop:
+    async with fake_resources(tmp_path, partial(solves, pebble), ["practice"]) as resources:
         backend = ProcessBackend()
         verifier = OnceVoid(backend)
-        runner = EpisodeRunner(shop.client("practice", "practice"), backend, verifier, HarnessConfig())
+        runner = EpisodeRunner(resources.client("practice", "practice"), backend, verifier, HarnessConfig())
         task = provide(pebble, tmp_path / "task")
         episode = await runner.run(task, CardUser(task), source=Source.PRACTICE)
     assert (episode.solved, episode.void, verifier.asked) == (True, None, 2)
@@ -199,12 +199,12 @@ async def test_what_a_session_left_is_verified_though_a_verifier_failed(tmp_path
 
 async def test_a_prompt_that_was_sampled_is_not_sampled_again(tmp_path: Path) -> None:
     pebble, other = generate("fix", "train", 3), generate("fix", "train", 4)
-    async with circle(tmp_path, lambda session_id, turn: "done", ["practice"]) as shop:
-        Ledger(shop.store).reserve(pebble.key)
-        runner = shop.runner(shop.client("practice", "practice"))
-        practice = reconciler(runner, shop, tmp_path)
+    async with fake_resources(tmp_path, lambda session_id, turn: "done", ["practice"]) as resources:
+        Ledger(resources.store).reserve(pebble.key)
+        runner = resources.runner(resources.client("practice", "practice"))
+        practice = reconciler(runner, resources, tmp_path)
         await practice.run(iter([problem(pebble), problem(other)]), lambda: practice.progress.groups > 0)
-        (group,) = Ledger(shop.store).claim(1, 9, -1)
+        (group,) = Ledger(resources.store).claim(1, 9, -1)
         assert group.prompt == other.key
 
 
@@ -214,12 +214,12 @@ async def test_broken_calls_are_counted_as_negatives(tmp_path: Path) -> None:
     def mind(session_id: str, turn: int) -> str:
         return "<tool_call>\n{" if int(session_id, 16) % 2 else "done"
 
-    async with circle(tmp_path, mind, ["practice"]) as shop:
-        runner = shop.runner(shop.client("practice", "practice"))
+    async with fake_resources(tmp_path, mind, ["practice"]) as resources:
+        runner = resources.runner(resources.client("practice", "practice"))
         config = PracticeConfig(group_size=8, groups_at_once=1, ready_ahead=2)
-        practice = reconciler(runner, shop, tmp_path, config)
+        practice = reconciler(runner, resources, tmp_path, config)
         await practice.run(iter([problem(pebble)]), lambda: practice.progress.groups > 0)
-        (group,) = Ledger(shop.store).claim(1, 9, -1)
+        (group,) = Ledger(resources.store).claim(1, 9, -1)
         assert len(group.rewards) == 8
         for sample, reward in zip(group.samples, group.rewards, strict=True):
             broken = int(sample.session_id, 16) % 2
@@ -242,18 +242,20 @@ class FailingBackend:
 
 async def test_an_infrastructure_failure_is_void_and_never_a_reward(tmp_path: Path) -> None:
     pebble = generate("fix", "train", 6)
-    async with circle(tmp_path, lambda session_id, turn: "done", ["practice"]) as shop:
-        backend, client = FailingBackend(), shop.client("practice", "practice")
+    async with fake_resources(tmp_path, lambda session_id, turn: "done", ["practice"]) as resources:
+        backend, client = FailingBackend(), resources.client("practice", "practice")
         runner = EpisodeRunner(client, backend, Verifier(backend), HarnessConfig())
-        practice = reconciler(runner, shop, tmp_path)
-        await practice.run(iter([problem(pebble)]), lambda: Slots(shop.store).phases()[Phase.DROPPED] > 0)
-        entered = Slots(shop.store).entered()
+        practice = reconciler(runner, resources, tmp_path)
+        await practice.run(
+            iter([problem(pebble)]), lambda: Slots(resources.store).phases()[Phase.DROPPED] > 0
+        )
+        entered = Slots(resources.store).entered()
         assert entered[SlotState.RUNNING] == 2 * CONFIG.group_size, "each was tried again once"
         assert entered[SlotState.DROPPED] == CONFIG.group_size
-        (reason,) = Slots(shop.store).reasons()
+        (reason,) = Slots(resources.store).reasons()
         assert reason == "the sandbox failed: no more namespaces"
-        assert Ledger(shop.store).ready(-1) == Ledger(shop.store).unended() == 0
-        assert not Ledger(shop.store).reserve(pebble.key)
+        assert Ledger(resources.store).ready(-1) == Ledger(resources.store).unended() == 0
+        assert not Ledger(resources.store).reserve(pebble.key)
 
 
 def numbers(

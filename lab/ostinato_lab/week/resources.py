@@ -26,7 +26,7 @@ from ostinato.loop.show import Show
 from ostinato.loop.stages.learn import LEARNER
 from ostinato.store import Objects, Store
 from ostinato.store.cycle_log import CycleAction, cycle_log
-from ostinato.train.config import PutBackProcess
+from ostinato.train.config import RepublishProcess
 from ostinato.types import Arm, Completion, Ending, GenerateRequest, Session, Source, Task
 from ostinato_lab.week.acts import Act
 from ostinato_lab.week.base import SimulatedRequest, attempt_of
@@ -48,7 +48,7 @@ class SurrogateEngine:
 
 
 class WeekResources:
-    """A `Shop`. Its store's clock is the loop's."""
+    """A `Resources`. Its store's clock is the loop's."""
 
     def __init__(
         self, config: RunConfig, run: Run, store: Store, policies: Policies, show: Any = None
@@ -118,13 +118,13 @@ class WeekResources:
     async def train(self, name: str, module: str, settings: Any, tick: Callable[[], None]) -> None:
         """Run the shipped trainer, or the one that puts a version back, in this process."""
         from ostinato.train.learner import train
-        from ostinato.train.put_back import put_back
+        from ostinato.train.republish import republish
 
         if module == LEARNER:
             train(settings, lambda: False)
         else:
-            assert isinstance(settings, PutBackProcess)
-            put_back(Store.open(settings.store), Objects.open(settings.objects), settings.version)
+            assert isinstance(settings, RepublishProcess)
+            republish(Store.open(settings.store), Objects.open(settings.objects), settings.version)
         tick()
 
 

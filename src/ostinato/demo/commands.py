@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from ostinato.loop.config import RunConfig
+    from ostinato.loop.dashboard.beside import Beside
     from ostinato.loop.results import RunResult
     from ostinato.loop.run import Run
-    from ostinato.loop.seen.beside import Beside
     from ostinato.loop.show import Show
 
 DONE = 0
@@ -111,9 +111,9 @@ def _go(
     from ostinato.config import load
     from ostinato.demo.developers import live_traffic
     from ostinato.demo.report import as_json, finish
-    from ostinato.loop.circle import circle
     from ostinato.loop.config import RunConfig, check
     from ostinato.loop.folder import open_run, owned
+    from ostinato.loop.pipeline import run_pipeline
     from ostinato.loop.show import Show
     from ostinato.loop.stages.prepare import check_start
 
@@ -133,7 +133,7 @@ def _go(
                 beside = stack.enter_context(_dashboard(config, run))
                 show.console.print(beside.words, markup=False, highlight=False, soft_wrap=True)
             with show.heartbeat():
-                result = asyncio.run(circle(config, run, show, live_traffic, resumed=opened.resumed))
+                result = asyncio.run(run_pipeline(config, run, show, live_traffic, resumed=opened.resumed))
             finish(run, result, show.console, caveat=caveat)
         _say_next(run, show, result)
         # The folder has no owner now, so `ostinato serve` can begin.
@@ -154,7 +154,7 @@ def _say_next(run: "Run", show: "Show", result: "RunResult") -> None:
 
 def _dashboard(config: "RunConfig", run: "Run") -> "AbstractContextManager[Beside]":
     """Return a dashboard of the run, whose record and tokenizer are made if they are not there yet."""
-    from ostinato.loop.seen.beside import dashboard_beside
+    from ostinato.loop.dashboard.beside import dashboard_beside
     from ostinato.loop.stages.prepare import prepare
 
     asyncio.run(prepare(config, run))

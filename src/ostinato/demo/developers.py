@@ -18,9 +18,9 @@ from ostinato.harness.episode import EpisodeRunner, Left
 from ostinato.loop.base import LiveTraffic, Period
 from ostinato.loop.config import PEOPLE, live_definition
 from ostinato.loop.people import PeopleTraffic, consent_hint
+from ostinato.loop.resources import RunResources
 from ostinato.loop.run import START
 from ostinato.loop.stages.problems import stream
-from ostinato.loop.workshop import Workshop
 from ostinato.model.families import load_renderer
 from ostinato.rewards.requests.kinds import kind_of
 from ostinato.rewards.requests.strata import Request, strata
@@ -56,41 +56,45 @@ class Visit:
         return not good.isdisjoint(self.reactions)
 
 
-def seats(shop: Workshop, developers: Sequence[Developer]) -> list[Seat]:
+def seats(resources: RunResources, developers: Sequence[Developer]) -> list[Seat]:
     """Give each developer a key of their own; simulated people agree to training."""
     for each in developers:
-        shop.store.accounts.set_consent(user=each.user, granted=True, by="simulation")
-    return [Seat(developer=each, client=shop.client(each.user)) for each in developers]
+        resources.store.accounts.set_consent(user=each.user, granted=True, by="simulation")
+    return [Seat(developer=each, client=resources.client(each.user)) for each in developers]
 
 
-def live_traffic(shop: Workshop) -> LiveTraffic:
+def live_traffic(resources: RunResources) -> LiveTraffic:
     """Return the traffic that `live.developers` names: simulated developers, or people."""
-    live = shop.config.live
+    live = resources.config.live
     if live.developers == PEOPLE:
-        shop.show.say(f"people work at {shop.url}: with their keys, or OSTINATO_KEY={shop.key_of_a_person()}")
-        if hint := consent_hint(shop.store, shop.run.store):
-            shop.show.say(hint)
-        tokenizer = load_renderer(shop.run.checkpoint(START)).tokenizer
-        return PeopleTraffic(shop.store, tokenizer, shop.show, definition=live_definition(live))
-    return SimulatedTraffic(shop, live.developers)
+        resources.show.say(
+            f"people work at {resources.url}: with their keys, or OSTINATO_KEY={resources.key_of_a_person()}"
+        )
+        if hint := consent_hint(resources.store, resources.run.store):
+            resources.show.say(hint)
+        tokenizer = load_renderer(resources.run.checkpoint(START)).tokenizer
+        return PeopleTraffic(resources.store, tokenizer, resources.show, definition=live_definition(live))
+    return SimulatedTraffic(resources, live.developers)
 
 
 class SimulatedTraffic:
     """Simulated developers, each of whom brings equally many requests in each period."""
 
-    def __init__(self, shop: Workshop, developers: int) -> None:
-        self._shop = shop
+    def __init__(self, resources: RunResources, developers: int) -> None:
+        self._resources = resources
         self._developers = developers
 
     async def arrive(self, period: Period, since: float, sessions: int) -> None:
         """Let every developer work; the arm that is theirs serves them."""
-        shop = self._shop
-        people = population(self._developers, shop.config.seed)
+        resources = self._resources
+        people = population(self._developers, resources.config.seed)
         each = sessions // len(people)
-        problems = stream(shop.config, period)
-        office = Office(shop.runner(shop.client("simulator")), shop.store, shop.run.tasks / period)
+        problems = stream(resources.config, period)
+        office = Office(
+            resources.runner(resources.client("simulator")), resources.store, resources.run.tasks / period
+        )
         pleased = 0
-        with shop.show.stage(f"{len(people)} developers, {period}", total=len(people) * each) as bar:
+        with resources.show.stage(f"{len(people)} developers, {period}", total=len(people) * each) as bar:
 
             def count(visit: Visit) -> None:
                 nonlocal pleased
@@ -98,7 +102,7 @@ class SimulatedTraffic:
                 bar.more(f"{pleased} edits kept and answers taken")
 
             work = asyncio.ensure_future(
-                office.work(seats(shop, people), lambda: next(problems), each, count)
+                office.work(seats(resources, people), lambda: next(problems), each, count)
             )
             try:
                 await asyncio.shield(work)
@@ -115,11 +119,11 @@ class SimulatedTraffic:
         Simulated developers do all they will ever do as soon as their session ends, so a window's length is
         added to the clock instead of waited for.
         """
-        return time.time() + live_definition(self._shop.config.live).train_after_s
+        return time.time() + live_definition(self._resources.config.live).train_after_s
 
     def strata(self) -> Mapping[str, str]:
         """Return the stratum of what developers asked for, by the task's id."""
-        directories = [self._shop.run.tasks / period for period in ("live", "ab")]
+        directories = [self._resources.run.tasks / period for period in ("live", "ab")]
         paths = [path for each in directories if each.exists() for path in each.iterdir()]
         asked = {path.name: load_task(path).instruction for path in paths}
         return strata({id_: Request(kind=kind_of(text), language="") for id_, text in asked.items()})

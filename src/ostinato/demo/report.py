@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 from ostinato.loop.config import HELD_OUT
+from ostinato.loop.dashboard.commands import write
 from ostinato.loop.results import Cycled, Measured, RunResult
 from ostinato.loop.run import Run, write_whole
-from ostinato.loop.seen.commands import write
 from ostinato.types import Score
 
 

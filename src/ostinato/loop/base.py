@@ -70,8 +70,8 @@ class Engines(Protocol):
         """Close the connections."""
 
 
-class Shop(Protocol):
-    """The open resources of a run as its cycles use them: the workshop's, or those of a simulated week."""
+class Resources(Protocol):
+    """The open resources of a run as its cycles use them: the resources's, or those of a simulated week."""
 
     config: RunConfig
     run: Run

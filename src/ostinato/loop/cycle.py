@@ -15,7 +15,7 @@ from ostinato.deploy.budget import next_alpha
 from ostinato.deploy.control import CycleControl
 from ostinato.deploy.gate import ALPHA, gate
 from ostinato.deploy.traffic import split
-from ostinato.loop.base import LiveTraffic, Shop
+from ostinato.loop.base import LiveTraffic, Resources
 from ostinato.loop.config import live_definition
 from ostinato.loop.release import release, until
 from ostinato.loop.results import (
@@ -48,16 +48,16 @@ T = TypeVar("T")
 
 
 async def cycles(
-    shop: Shop, traffic: LiveTraffic, champion: Champion, tasks: Sequence[Task], count: int
+    resources: Resources, traffic: LiveTraffic, champion: Champion, tasks: Sequence[Task], count: int
 ) -> list[Cycled]:
     """Run `count` cycles one after another; each begins with the champion that the one before left.
 
     `tasks` are held out. The champion was measured on all of them, in `bench.passes` passes.
     """
     results: list[Cycled] = []
-    held_out = HeldOutTasks(shop, tasks, champion)
+    held_out = HeldOutTasks(resources, tasks, champion)
     while len(results) < count:
-        cycled = await Cycle(shop, traffic, held_out, results).result(champion)
+        cycled = await Cycle(resources, traffic, held_out, results).result(champion)
         judged = cycled.judged
         measured = judged.benched if judged is not None and judged.decision.promotes else champion.measured
         champion = Champion(version=cycled.champion, measured=measured)
@@ -72,57 +72,57 @@ class Cycle:
     """
 
     def __init__(
-        self, shop: Shop, traffic: LiveTraffic, tasks: HeldOutTasks, earlier: Sequence[Cycled]
+        self, resources: Resources, traffic: LiveTraffic, tasks: HeldOutTasks, earlier: Sequence[Cycled]
     ) -> None:
-        self._shop = shop
+        self._resources = resources
         self._name = f"cycle-{len(earlier) + 1}"
         self._since = earlier[-1].ended_at if earlier else 0.0
         self._promotions = sum(cycled.decision.promotes for cycled in earlier)
         self._traffic = traffic
         self._tasks = tasks
-        self._control = CycleControl(shop.store, self._name, shop.poll_s)
+        self._control = CycleControl(resources.store, self._name, resources.poll_s)
 
     async def result(self, champion: Champion) -> Cycled:
         """Return the result: from the run folder if the cycle is done, else from running it."""
-        done = await self._shop.stage(self._name, Cycled, lambda: self._run(champion))
+        done = await self._resources.stage(self._name, Cycled, lambda: self._run(champion))
         self._control.log_once(CycleAction.CYCLE_DONE, f"{done.decision.value}: {done.reason}")
         return done
 
     async def _run(self, champion: Champion) -> Cycled:
         """Run the cycle from live sessions to the verdict; the champion is served until its end."""
-        shop, version = self._shop, champion.version
+        resources, version = self._resources, champion.version
         async with AsyncExitStack() as stack, AsyncExitStack() as engines:
             arm = Arm(name=CHAMPION, version=self._met(version), share=0.0, engines=())
-            engine = await engines.enter_async_context(shop.serving(arm))
-            await stack.enter_async_context(holding_out(shop, arm))
+            engine = await engines.enter_async_context(resources.serving(arm))
+            await stack.enter_async_context(holding_out(resources, arm))
             if not self._is_releasing():
-                deploy(shop.store, arm.version)
+                deploy(resources.store, arm.version)
             lived = await self._stage("live", Lived, lambda: self._live(version))
             collected = await self._stage("collect", Harvest, self._collect)
-            promotions = compare_held_out(shop, self._traffic.clock())
+            promotions = compare_held_out(resources, self._traffic.clock())
             if promotions is not None:
-                shop.show.say(f"hold-out: {promotions}")
-            trained = await self._stage("refine", Published, lambda: refine(shop, version))
+                resources.show.say(f"hold-out: {promotions}")
+            trained = await self._stage("refine", Published, lambda: refine(resources, version))
             candidate = served = trained.version
             judged = None
             if candidate == version:
-                shop.show.say("no session could be learnt from: there is no candidate")
+                resources.show.say("no session could be learnt from: there is no candidate")
             else:
                 judged = await self._judge(champion, candidate)
                 if not judged.decision.promotes:
-                    restored = await self._stage("restore", Published, lambda: restore(shop, version))
+                    restored = await self._stage("restore", Published, lambda: restore(resources, version))
                     served = restored.version
-            counters = await shop.counters(engine)
+            counters = await resources.counters(engine)
             if judged is not None and judged.decision.promotes and arm.version != served:
                 await engines.aclose()  # nobody is sent there since the promotion
-                await engines.enter_async_context(shop.serving(replace(arm, version=served)))
-            deploy(shop.store, served)
-            account_held_out(shop.store)
+                await engines.enter_async_context(resources.serving(replace(arm, version=served)))
+            deploy(resources.store, served)
+            account_held_out(resources.store)
             on_tasks = ""
             if judged is not None and judged.decision.promotes:
                 on_tasks = await self._tasks.sum_of_promotions(served, self._promotions + 1)
                 if on_tasks:
-                    shop.show.say(f"hold-out: {on_tasks}")
+                    resources.show.say(f"hold-out: {on_tasks}")
             return Cycled(
                 lived=lived,
                 collected=collected,
@@ -132,42 +132,44 @@ class Cycle:
                 judged=judged,
                 hold_out="" if promotions is None else str(promotions),
                 hold_out_tasks=on_tasks,
-                ended_at=shop.store.now(),
+                ended_at=resources.store.now(),
             )
 
     def _met(self, version: int) -> int:
         """Return the version that people meet: not the champion's `version` after a kill that followed a
         promotion."""
-        tested = self._shop.run.result(f"{self._name}/release", Tested)
-        trained = self._shop.run.result(f"{self._name}/refine", Published)
+        tested = self._resources.run.result(f"{self._name}/release", Tested)
+        trained = self._resources.run.result(f"{self._name}/refine", Published)
         return trained.version if trained and tested and tested.decision.promotes else version
 
     def _is_releasing(self) -> bool:
         """Return whether a killed process left a release under way, whose users stay where they are."""
-        admission = self._shop.run.result(f"{self._name}/admission", Admission)
-        last = None if admission is None else last_release(self._shop.store, admission.experiment)
+        admission = self._resources.run.result(f"{self._name}/admission", Admission)
+        last = None if admission is None else last_release(self._resources.store, admission.experiment)
         return last is not None and last.stage is not ReleaseStage.OVER
 
     async def _judge(self, champion: Champion, candidate: int) -> Judged:
-        shop, tasks = self._shop, self._tasks.of_gate(self._name)
-        passes, current = shop.config.bench.passes, champion.measured
+        resources, tasks = self._resources, self._tasks.of_gate(self._name)
+        passes, current = resources.config.bench.passes, champion.measured
         if not self._tasks.is_known(self._name):
             current = await self._stage(
-                "champion", Measured, lambda: measure(shop, champion.version, tasks, passes=passes)
+                "champion", Measured, lambda: measure(resources, champion.version, tasks, passes=passes)
             )
-        benched = await self._stage("gate", Measured, lambda: measure(shop, candidate, tasks, passes=passes))
+        benched = await self._stage(
+            "gate", Measured, lambda: measure(resources, candidate, tasks, passes=passes)
+        )
         admission = await self._stage(
             "admission", Admission, lambda: self._admit(champion.version, current, benched)
         )
         shadowed = tested = None
-        if admission.decision is Decision.ADMIT and shop.config.live.shadow_requests:
+        if admission.decision is Decision.ADMIT and resources.config.live.shadow_requests:
             shadowed = await self._stage(
-                "shadow", Shadowed, lambda: shadow(shop, champion.version, candidate)
+                "shadow", Shadowed, lambda: shadow(resources, champion.version, candidate)
             )
         admitted = (shadowed or admission).decision is Decision.ADMIT
-        word, met = self._control.word(), last_release(shop.store, admission.experiment) is not None
+        word, met = self._control.word(), last_release(resources.store, admission.experiment) is not None
         if admitted and word is not None and not met:
-            shop.show.say(f"{word.by} said {word.action.value}: the candidate meets nobody")
+            resources.show.say(f"{word.by} said {word.action.value}: the candidate meets nobody")
         elif admitted:
             tested = await self._stage(
                 "release", Tested, lambda: self._release(champion.version, candidate, admission)
@@ -176,27 +178,29 @@ class Cycle:
 
     async def _live(self, version: int) -> Lived:
         """Let the champion serve everybody until enough sessions have ended."""
-        await self._traffic.arrive("live", self._since, self._shop.config.live.sessions)
-        await until(self._shop.store, self._since + self._shop.config.schedule.every_s)
-        ended = self._shop.store.sessions(source=Source.LIVE, arm=CHAMPION, ended=True, since=self._since)
+        await self._traffic.arrive("live", self._since, self._resources.config.live.sessions)
+        await until(self._resources.store, self._since + self._resources.config.schedule.every_s)
+        ended = self._resources.store.sessions(
+            source=Source.LIVE, arm=CHAMPION, ended=True, since=self._since
+        )
         sessions = [session.id for session in ended if session.ending is not Ending.INFRASTRUCTURE]
-        signals = self._shop.store.signals_of(sessions)
+        signals = self._resources.store.signals_of(sessions)
         return Lived(version=version, sessions=len(sessions), signals=sum(map(len, signals.values())))
 
     async def _collect(self) -> Harvest:
         """Turn the live sessions, those of the last release too, into rewards and groups of one."""
-        store, live = self._shop.store, self._shop.config.live
+        store, live = self._resources.store, self._resources.config.live
         sessions = store.sessions(source=Source.LIVE, arm=CHAMPION, ended=True)
         tested = store.sessions(source=Source.LIVE, arm=CHALLENGER, ended=True)
-        unheard = await read_follow_ups(self._shop, [*sessions, *tested])
-        for drift in drifts_of(self._shop, sessions, self._since, self._traffic.clock()):
+        unheard = await read_follow_ups(self._resources, [*sessions, *tested])
+        for drift in drifts_of(self._resources, sessions, self._since, self._traffic.clock()):
             way = "rises" if drift.rises else "falls"
             self._control.log(CycleAction.ALARM, f"{drift.behaviour} {way} from session {drift.began} on")
         collector = Collector(store, live_definition(live), live.person_share)
         harvest = collector.harvest(
             ARMS, self._traffic.strata(), as_of=self._traffic.clock(), unheard=unheard
         )
-        self._shop.show.say(
+        self._resources.show.say(
             f"collected {harvest.sessions} sessions and {harvest.signals} signals, "
             f"mean reward {harvest.mean_reward:.2f}"
             + (f"; {harvest.withheld} are withheld for want of consent" if harvest.withheld else "")
@@ -211,10 +215,10 @@ class Cycle:
         once in its chain, so its number names the trial, and a cycle that is killed here and goes on
         finds its own verdict.
         """
-        shop, live = self._shop, self._shop.config.live
+        resources, live = self._resources, self._resources.config.live
         candidate = benched.measurement.report.version
         experiment = f"trial-of-{candidate}"
-        spent = [each for each in shop.store.verdicts() if each.evidence.get("experiment") != experiment]
+        spent = [each for each in resources.store.verdicts() if each.evidence.get("experiment") != experiment]
         alpha = next_alpha(spent)
         cheaper = Claim(live.claim) is Claim.CHEAPER  # what is promoted as no worse is so by this gate too
         verdict = gate(
@@ -223,27 +227,27 @@ class Cycle:
             margin=live.cheaper_solve_margin if cheaper else live.gate_margin,
             alpha=alpha if cheaper else ALPHA,
             experiment=experiment if cheaper else None,
-            suite=await suite_of(shop, champion, candidate),
+            suite=await suite_of(resources, champion, candidate),
         )
-        shop.store.add_verdict(replace(verdict, id=f"gate-of-{candidate}"))
-        shop.show.say(f"gate: {verdict.decision} ({verdict.reason})")
+        resources.store.add_verdict(replace(verdict, id=f"gate-of-{candidate}"))
+        resources.show.say(f"gate: {verdict.decision} ({verdict.reason})")
         return Admission(decision=verdict.decision, reason=verdict.reason, experiment=experiment, alpha=alpha)
 
     async def _release(self, champion: int, candidate: int, admission: Admission) -> Tested:
-        plan = planned(self._shop.config.live, admission.experiment, admission.alpha)
+        plan = planned(self._resources.config.live, admission.experiment, admission.alpha)
         return await release(
-            self._shop, self._traffic, plan, self._control, champion=champion, candidate=candidate
+            self._resources, self._traffic, plan, self._control, champion=champion, candidate=candidate
         )
 
     async def _stage(self, name: str, schema: type[T], work: Callable[[], Awaitable[T]]) -> T:
         full = f"{self._name}/{name}"
-        if self._shop.run.result(full, schema) is not None:
-            done = await self._shop.stage(full, schema, work)
+        if self._resources.run.result(full, schema) is not None:
+            done = await self._resources.stage(full, schema, work)
             self._control.log_once(CycleAction.STAGE_DONE, name)
             return done
         await self._control.go_on()
         self._control.log(CycleAction.STAGE_BEGAN, name)
-        done = await self._shop.stage(full, schema, work)
+        done = await self._resources.stage(full, schema, work)
         self._control.log(CycleAction.STAGE_DONE, name)
         return done
 

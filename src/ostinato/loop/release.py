@@ -12,7 +12,7 @@ from ostinato.deploy.abtest import TrialSession
 from ostinato.deploy.control import CycleControl
 from ostinato.deploy.release import ReleasePlan, end, guard, widen
 from ostinato.deploy.traffic import promoted, restored
-from ostinato.loop.base import LiveTraffic, Shop
+from ostinato.loop.base import LiveTraffic, Resources
 from ostinato.loop.config import live_definition
 from ostinato.loop.results import Tested
 from ostinato.loop.stages.follow_ups import read_follow_ups
@@ -49,13 +49,13 @@ class Releasing:
 
     def __init__(
         self,
-        shop: Shop,
+        resources: Resources,
         traffic: LiveTraffic,
         plan: ReleasePlan,
         control: CycleControl,
         arms: tuple[Arm, Arm],
     ) -> None:
-        self._shop = shop
+        self._resources = resources
         self._traffic = traffic
         self._plan = plan
         self._control = control
@@ -75,10 +75,12 @@ class Releasing:
         for number in range(self._at(), len(self._plan.steps)):
             if self._control.word() is not None:
                 break
-            row = widen(self._shop.store, self._plan, number, self._arms)
+            row = widen(self._resources.store, self._plan, number, self._arms)
             if row.stage is ReleaseStage.OVER:
                 break
-            self._shop.show.say(f"{row.stage.value}: {row.share:.0%} of users meet version {self._candidate}")
+            self._resources.show.say(
+                f"{row.stage.value}: {row.share:.0%} of users meet version {self._candidate}"
+            )
             if await self._step(number, row):
                 break
         return self._conclude(), self._observations
@@ -89,7 +91,7 @@ class Releasing:
 
     def _at(self) -> int:
         """Return the step to begin or to go on with."""
-        last = last_release(self._shop.store, self._plan.trial.experiment)
+        last = last_release(self._resources.store, self._plan.trial.experiment)
         return 0 if last is None else last.step
 
     async def _step(self, number: int, row: Release) -> bool:
@@ -98,9 +100,9 @@ class Releasing:
         step, self._seen = self._plan.steps[number], 0
         if step.stage is ReleaseStage.SPLIT:
             versions = self._arms[0].version, self._candidate
-            store, trial = self._shop.store, self._plan.trial
+            store, trial = self._resources.store, self._plan.trial
             log_terms(store, self._control, trial, since=since, versions=versions)
-        await until(self._shop.store, since)
+        await until(self._resources.store, since)
 
         over = False
 
@@ -120,16 +122,16 @@ class Releasing:
 
     async def _read_follow_ups(self, since: float) -> None:
         """Let the judge read what people answered, before their sessions are judged by it."""
-        sessions = of_trial(self._shop.store, self._plan.trial, since)
-        await read_follow_ups(self._shop, [each for each in sessions if each.id not in self._read])
+        sessions = of_trial(self._resources.store, self._plan.trial, since)
+        await read_follow_ups(self._resources, [each for each in sessions if each.id not in self._read])
         self._read.update(each.id for each in sessions)
 
     def _look_back(self) -> None:
         """Find the verdict of a release that ended before its verdict was recorded: it is in the record."""
-        rows = releases(self._shop.store, self._plan.trial.experiment)
+        rows = releases(self._resources.store, self._plan.trial.experiment)
         if len(rows) < 2 or rows[-1].stage is not ReleaseStage.OVER:
             return
-        self._read = {each.id for each in of_trial(self._shop.store, self._plan.trial, rows[0].at)}
+        self._read = {each.id for each in of_trial(self._resources.store, self._plan.trial, rows[0].at)}
         for young_s in (YOUNG_S, 0.0):
             self._look(rows[-2].step, rows[-2].at + SETTLE_S, young_s, rows[-1].at)
             if self._verdict is not None and _detail(self._verdict) == rows[-1].detail:
@@ -137,7 +139,7 @@ class Releasing:
 
     def _has_more(self, number: int, since: float) -> bool:
         """Return whether a hundredth of the step's sessions has ended since the last look."""
-        ended = len(of_trial(self._shop.store, self._plan.trial, since))
+        ended = len(of_trial(self._resources.store, self._plan.trial, since))
         if ended - self._seen < max(1.0, self._plan.steps[number].sessions / 100):
             return False
         self._seen = ended
@@ -151,7 +153,7 @@ class Releasing:
 
         A roll-back takes effect here, while sessions in flight still end.
         """
-        store, definition = self._shop.store, live_definition(self._shop.config.live)
+        store, definition = self._resources.store, live_definition(self._resources.config.live)
         at = store.now() if at is None else at
         trial, as_of = self._plan.trial_of(number), at + self._ahead_s - young_s
         habits = self._usual()
@@ -178,14 +180,17 @@ class Releasing:
     @property
     def _ahead_s(self) -> float:
         """The seconds by which the clock of the sessions is ahead of the record's."""
-        return self._traffic.clock() - self._shop.store.now()
+        return self._traffic.clock() - self._resources.store.now()
 
     def _usual(self) -> Mapping[str, float]:
         """Return the habits that were settled when the release began: one set for all of its looks."""
         if self._habits is None:
-            began, definition = _began(self._shop.store, self._plan), live_definition(self._shop.config.live)
+            began, definition = (
+                _began(self._resources.store, self._plan),
+                live_definition(self._resources.config.live),
+            )
             as_of = began + self._ahead_s
-            self._habits = usual(self._shop.store, definition, before=began, as_of=as_of)
+            self._habits = usual(self._resources.store, definition, before=began, as_of=as_of)
         return self._habits
 
     def _is_over(self, verdict: Verdict) -> bool:
@@ -195,7 +200,7 @@ class Releasing:
 
     def _conclude(self) -> Verdict:
         """Record the verdict, or the word of a person in its place, and act on it."""
-        store, word = self._shop.store, self._control.word()
+        store, word = self._resources.store, self._control.word()
         verdict = self._verdict or Verdict(
             version=self._candidate, decision=Decision.HOLD, reason="nobody met it", evidence={}
         )
@@ -217,23 +222,23 @@ class Releasing:
     def _act(self, verdict: Verdict) -> Release:
         """End the release as the verdict says; return the row that ended it, which may be an earlier one."""
         after = promoted(self._arms) if verdict.decision.promotes else restored(self._arms)
-        return end(self._shop.store, self._plan.trial.experiment, after, _detail(verdict))
+        return end(self._resources.store, self._plan.trial.experiment, after, _detail(verdict))
 
     def _recorded(self) -> Verdict | None:
         """Return the verdict of this release if a process recorded it before it was killed."""
         experiment = self._plan.trial.experiment
-        verdicts = self._shop.store.verdicts(self._candidate)
+        verdicts = self._resources.store.verdicts(self._candidate)
         return next((each for each in verdicts if each.id == experiment), None)
 
     def _alarms(self) -> list[Alarm]:
-        rows = releases(self._shop.store, self._plan.trial.experiment)
+        rows = releases(self._resources.store, self._plan.trial.experiment)
         last = next(row for row in reversed(rows) if row.stage is not ReleaseStage.OVER)
-        at = rows[-1].at if rows[-1].stage is ReleaseStage.OVER else self._shop.store.now()
-        return alarms_in(self._shop, self._plan.trial, last.at + SETTLE_S, at + self._ahead_s)
+        at = rows[-1].at if rows[-1].stage is ReleaseStage.OVER else self._resources.store.now()
+        return alarms_in(self._resources, self._plan.trial, last.at + SETTLE_S, at + self._ahead_s)
 
 
 async def release(
-    shop: Shop,
+    resources: Resources,
     traffic: LiveTraffic,
     plan: ReleasePlan,
     control: CycleControl,
@@ -246,23 +251,25 @@ async def release(
     A word of a person ends it at once and overrules the verdict. An interrupted release goes on as the same
     one.
     """
-    async with shop.serving(Arm(name=CHALLENGER, version=candidate, share=0.0, engines=())) as engine:
-        present = {arm.name: arm for arm in shop.store.arms()}
+    async with resources.serving(Arm(name=CHALLENGER, version=candidate, share=0.0, engines=())) as engine:
+        present = {arm.name: arm for arm in resources.store.arms()}
         arms = (
             replace(present[CHAMPION], version=champion, experiment=plan.trial.experiment),
             replace(present[CHALLENGER], version=candidate, experiment=plan.trial.experiment),
         )
-        releasing = Releasing(shop, traffic, plan, control, arms)
+        releasing = Releasing(resources, traffic, plan, control, arms)
         verdict, observations = await releasing.run()
-        await_collection(shop.store, of_trial(shop.store, plan.trial, _began(shop.store, plan)))
-        shop.show.say(f"release: {verdict.decision} ({verdict.reason})")
+        await_collection(
+            resources.store, of_trial(resources.store, plan.trial, _began(resources.store, plan))
+        )
+        resources.show.say(f"release: {verdict.decision} ({verdict.reason})")
         return Tested(
             decision=verdict.decision,
             reason=verdict.reason,
-            steps=tuple(row.stage.value for row in releases(shop.store, plan.trial.experiment)),
+            steps=tuple(row.stage.value for row in releases(resources.store, plan.trial.experiment)),
             arms={arm.name: summary(arm, observations) for arm in arms},
             evidence=verdict.evidence,
-            engine=await shop.counters(engine),
+            engine=await resources.counters(engine),
         )
 
 

@@ -9,13 +9,13 @@ from rich.console import Console
 from ostinato.config import load
 from ostinato.gateway.config import GatewayServerConfig
 from ostinato.loop.config import RunConfig
+from ostinato.loop.dashboard.beside import Beside, dashboard_beside
 from ostinato.loop.folder import RunError, owned
 from ostinato.loop.people import consent_hint
+from ostinato.loop.resources import engine_settings
 from ostinato.loop.run import START, Run
-from ostinato.loop.seen.beside import Beside, dashboard_beside
 from ostinato.loop.services import Services
 from ostinato.loop.trial import CHAMPION
-from ostinato.loop.workshop import engine_settings
 from ostinato.store import Store
 from ostinato.store.accounts import hash_key, new_key
 from ostinato.types import Arm

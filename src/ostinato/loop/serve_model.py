@@ -20,9 +20,9 @@ from rich.console import Console
 
 from ostinato.engine.config import EngineServerConfig
 from ostinato.gateway.config import GatewayServerConfig
+from ostinato.loop.dashboard.beside import dashboard_beside
 from ostinato.loop.folder import owned
 from ostinato.loop.run import Run
-from ostinato.loop.seen.beside import dashboard_beside
 from ostinato.loop.services import Service, Services
 from ostinato.loop.trial import CHAMPION
 from ostinato.store import Store

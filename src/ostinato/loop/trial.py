@@ -11,7 +11,7 @@ from ostinato.deploy.abtest import Claim, Trial, TrialSession, judge
 from ostinato.deploy.control import LAST_WORDS, CycleControl
 from ostinato.deploy.hold_out import SumOfPromotions, sum_of_promotions
 from ostinato.deploy.release import ReleasePlan, plan_of
-from ostinato.loop.base import Shop
+from ostinato.loop.base import Resources
 from ostinato.loop.config import LiveConfig, live_definition
 from ostinato.loop.results import ArmSummary
 from ostinato.loop.run import START
@@ -94,11 +94,11 @@ def judged(
     return observations, judge(candidate, trial, observations, habits, closed=closed)
 
 
-def alarms_in(shop: Shop, trial: Trial, since: float, as_of: float) -> list[Alarm]:
+def alarms_in(resources: Resources, trial: Trial, since: float, as_of: float) -> list[Alarm]:
     """Return what the monitors say of the challenger's sessions against the champion's."""
-    tokenizer = load_renderer(shop.run.checkpoint(START)).tokenizer
-    sessions = of_trial(shop.store, trial, since)
-    seen = watched(shop.store, tokenizer, live_definition(shop.config.live), sessions, as_of)
+    tokenizer = load_renderer(resources.run.checkpoint(START)).tokenizer
+    sessions = of_trial(resources.store, trial, since)
+    seen = watched(resources.store, tokenizer, live_definition(resources.config.live), sessions, as_of)
     return alarms_of_trial(seen, trial)
 
 
@@ -229,13 +229,15 @@ def summary(arm: Arm, observations: Sequence[TrialSession]) -> ArmSummary:
     return ArmSummary(version=arm.version, sessions=len(mine), users=len(users), mean_reward=round(mean, 4))
 
 
-def compare_held_out(shop: Shop, as_of: float) -> SumOfPromotions | None:
+def compare_held_out(resources: Resources, as_of: float) -> SumOfPromotions | None:
     """Return the newest champion against the first version, since the last promotion; None without one.
 
     The sessions of the hold-out are accounted as measured: nothing is learnt from them.
     """
-    if not shop.config.live.hold_out:
+    if not resources.config.live.hold_out:
         return None
-    since = last_promotion(shop.store)
-    sessions = [each for each in account_held_out(shop.store) if each.started_at >= since]
-    return sum_of_promotions(observe(shop.store, live_definition(shop.config.live), sessions, as_of), {})
+    since = last_promotion(resources.store)
+    sessions = [each for each in account_held_out(resources.store) if each.started_at >= since]
+    return sum_of_promotions(
+        observe(resources.store, live_definition(resources.config.live), sessions, as_of), {}
+    )

@@ -266,7 +266,7 @@ class SftProcess:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PutBackProcess:
+class RepublishProcess:
     """The settings of publishing an older version again."""
 
     store: str

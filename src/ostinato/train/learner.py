@@ -232,7 +232,7 @@ def _nothing_trains(version: int, dropped: Mapping[str, str]) -> str:
         f"version {version + 1} cannot be made: {BAD_BATCHES} batches in a row had no group that could be "
         f"trained on, the last of {groups}. The weights are still those of version {version}. Where "
         f"'{NO_GRADIENT}', look at these rewards and at the learning rate, and put an earlier version back "
-        f"if the weights have diverged (python -m ostinato.train.put_back); where '{BEYOND_CONTEXT}', let "
+        f"if the weights have diverged (python -m ostinato.train.republish); where '{BEYOND_CONTEXT}', let "
         f"the engine's max_len be at most the model's context; where '{OTHER_ROUTES}', let the engine serve "
         "the model that is trained"
     )

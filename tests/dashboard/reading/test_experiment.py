@@ -1,4 +1,4 @@
-"""Covers loop/seen/link.py and dashboard/reading/words.py too: a trial judged again, and what it needs."""
+"""Covers loop/dashboard/link.py and dashboard/reading/words.py too: a trial is judged again."""
 
 import dataclasses
 

@@ -83,11 +83,11 @@ async def test_a_promoted_version_is_compared_with_the_first_on_the_frozen_tasks
     write_start(run.checkpoint(START))
     run.objects_path.mkdir(parents=True)
     with closing(run.open_store()) as store:
-        shop = WeekResources(settings(SHORT), run, store, open_policies(run))
-        await shop.stage("publish", Published, lambda: publish(shop))
+        resources = WeekResources(settings(SHORT), run, store, open_policies(run))
+        await resources.stage("publish", Published, lambda: publish(resources))
         tasks = held_out_tasks(STRATA, SHORT.tasks)
-        after = await shop.stage("after", Measured, lambda: measure(shop, 0, tasks, passes=1))
-        held_out = HeldOutTasks(shop, tasks, Champion(version=0, measured=after))
+        after = await resources.stage("after", Measured, lambda: measure(resources, 0, tasks, passes=1))
+        held_out = HeldOutTasks(resources, tasks, Champion(version=0, measured=after))
         told = await held_out.sum_of_promotions(0, promotions=1)
         first = run.result("hold-out-tasks", Measured)
         assert first is not None

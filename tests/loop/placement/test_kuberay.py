@@ -13,7 +13,7 @@ from ostinato import __version__, cli
 from ostinato.config import load
 from ostinato.loop.config import RunConfig, check
 from ostinato.loop.placement.config import Needs
-from ostinato.loop.workshop import standing
+from ostinato.loop.resources import standing
 
 ROOT = Path(__file__).parents[3]
 FILES = ROOT / "recipes" / "kuberay"

@@ -22,9 +22,9 @@ import ostinato
 from ostinato.loop import services as services_module
 from ostinato.loop.placement.base import PlacementError
 from ostinato.loop.placement.config import Needs, PlacementConfig
+from ostinato.loop.resources import open_placement
 from ostinato.loop.run import Run
 from ostinato.loop.services import Service, Services
-from ostinato.loop.workshop import open_placement
 
 pytestmark = pytest.mark.ray
 

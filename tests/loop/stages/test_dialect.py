@@ -8,7 +8,7 @@ import random
 from pathlib import Path
 
 import pytest
-from tests.circle import circle
+from tests.resources import fake_resources
 
 from ostinato.config import ConfigError, read
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
@@ -92,17 +92,17 @@ def test_the_text_of_patches_has_tokens_only_where_patches_are_taught() -> None:
 
 async def test_lessons_are_given_under_each_profile_in_turn_and_solved(tmp_path: Path) -> None:
     names = ("core", "codex")
-    async with circle(tmp_path, lambda session_id, turn: "done", [], names) as shop:
-        _, renderer = load_wire(shop.run.checkpoint(START))
-        policy, client = TeacherPolicy(renderer), shop.client("teacher", "teacher")
+    async with fake_resources(tmp_path, lambda session_id, turn: "done", [], names) as resources:
+        _, renderer = load_wire(resources.run.checkpoint(START))
+        policy, client = TeacherPolicy(renderer), resources.client("teacher", "teacher")
         site = await serve_scripted(ScriptedEngine(policy))
-        shop.put_arm(Arm(name="teacher", version=TEACHER_VERSION, share=0.0, engines=(site.url,)))
-        runners = {name: shop.runner(client, name) for name in names}
-        lessons = Lessons(runners, policy, Ledger(shop.store), tmp_path / "tasks", 2)
+        resources.put_arm(Arm(name="teacher", version=TEACHER_VERSION, share=0.0, engines=(site.url,)))
+        runners = {name: resources.runner(client, name) for name in names}
+        lessons = Lessons(runners, policy, Ledger(resources.store), tmp_path / "tasks", 2)
         drawn = iter([problem(generate("rename", "train", seed)) for seed in range(20)])
         await lessons.give(lambda: next(drawn), 6, 4, random.Random(3))
         await site.close()
-        sessions = shop.store.sessions(source=Source.TEACHER)
+        sessions = resources.store.sessions(source=Source.TEACHER)
         hashes = [profile(name).hash for name in names]
         assert sorted(session.harness for session in sessions) == sorted(12 * hashes)
         assert {session.ending for session in sessions} == {Ending.FINISHED}
@@ -111,7 +111,7 @@ async def test_lessons_are_given_under_each_profile_in_turn_and_solved(tmp_path:
                 renderer.tokenizer.decode(turn.completion.ids)
                 for session in sessions
                 if session.harness == profile(name).hash
-                for turn in shop.store.turns(session.id)
+                for turn in resources.store.turns(session.id)
             )
             for name in names
         }

@@ -28,12 +28,12 @@ async def test_only_people_who_agreed_are_read(
     turns = [said(0, "fix it"), said(1, "fix it", "done", "you broke CI")]
     store.record(turns, (), [session("s", user="ada", consent=consent)])
     config, told = RunConfig(), list[str]()
-    shop: Any = SimpleNamespace(
+    resources: Any = SimpleNamespace(
         config=replace(config, live=replace(config.live, developers=developers)),
         run=run,
         store=store,
         show=SimpleNamespace(say=told.append),
     )
-    await read_follow_ups(shop, store.sessions())
+    await read_follow_ups(resources, store.sessions())
     assert len(store.signals("s")) == len(told) == read
     store.close()

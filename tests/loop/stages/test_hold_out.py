@@ -18,7 +18,7 @@ from ostinato.store import Ledger, Store
 from ostinato.types import Arm, Ending, Signal, SignalKind, Source, State
 
 
-def shop_of(store: Store, share: float) -> Any:
+def resources_of(store: Store, share: float) -> Any:
     kept: dict[str, Any] = {}
 
     async def stage(name: str, schema: type, work: Callable[[], Awaitable[Any]]) -> Any:
@@ -42,17 +42,17 @@ def shop_of(store: Store, share: float) -> Any:
 
 async def test_the_first_version_stays_the_first_and_the_newest_follows_the_champion(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "store.db")
-    shop = shop_of(store, 0.2)
+    resources = resources_of(store, 0.2)
     for champion in (3, 7):
         arm = Arm(name="champion", version=champion, share=0.0, engines=("http://now:1",))
         store.set_arms([arm])
-        async with holding_out(shop, arm):
+        async with holding_out(resources, arm):
             deploy(store, champion)
             arms = {arm.name: arm for arm in store.arms()}
             assert (arms[FIRST].version, arms[FIRST].engines) == (3, ("http://holdout-first-3:1",))
             assert (arms[NEWEST].version, arms[NEWEST].engines) == (champion, ("http://now:1",))
             assert [arms[name].share for name in ("champion", FIRST, NEWEST)] == [1.0, 0.1, 0.1]
-    async with holding_out(shop_of(store, 0.0), arm):
+    async with holding_out(resources_of(store, 0.0), arm):
         assert [arm.name for arm in store.arms()] == ["champion"], "a run without a hold-out ends it"
     store.close()
 
@@ -66,10 +66,10 @@ def test_what_they_did_is_compared_and_never_collected(tmp_path: Path) -> None:
         told = Signal(session_id=id_, kind=kind, value=1.0, observed_at=number + 2.0)
         made = replace(turn(0, id_), started_at=float(number))
         store.record([made], [told], [replace(about, ending=Ending.FINISHED, consent=True)])
-    found = compare_held_out(shop_of(store, 0.2), as_of=1e12)
+    found = compare_held_out(resources_of(store, 0.2), as_of=1e12)
     assert found is not None and found.change is not None and found.change.low > 0
     assert found.users == {FIRST: 20, NEWEST: 20}
     ledger = Ledger(store)
     assert ledger.states()[State.MEASURED] == 40 and ledger.unaccounted() == ledger.unended() == 0
-    assert compare_held_out(shop_of(store, 0.0), as_of=1e12) is None
+    assert compare_held_out(resources_of(store, 0.0), as_of=1e12) is None
     store.close()

@@ -82,7 +82,7 @@ async def test_a_candidate_is_compared_on_the_same_requests_and_nothing_else_is_
         assert arm.share == 0.0
         yield candidate
 
-    shop: Any = SimpleNamespace(
+    resources: Any = SimpleNamespace(
         config=RunConfig(live=LiveConfig(shadow_requests=40)),
         run=run,
         store=store,
@@ -93,7 +93,7 @@ async def test_a_candidate_is_compared_on_the_same_requests_and_nothing_else_is_
             stage=lambda name, total: nullcontext(SimpleNamespace(more=lambda: None)),
         ),
     )
-    shadowed = await shadow(shop, 1, 2)
+    shadowed = await shadow(resources, 1, 2)
     assert (shadowed.decision, shadowed.requests) == (decision, 40) and word in shadowed.reason
     assert (store.sessions(), store.turns_of([f"s{number}" for number in range(12)])) == before
     assert [verdict.decision for verdict in store.verdicts()] == [decision]

@@ -10,7 +10,7 @@ KINDS: Mapping[str, str] = {
     "ostinato.search.server": "search",
     "ostinato.loop.stages.sampler": "sampler",
     "ostinato.train.learner": "learner",
-    "ostinato.train.put_back": "learner",
+    "ostinato.train.republish": "learner",
     "ostinato.train.sft": "learner",
 }
 """The name in `[placement.resources]` of the services of each module."""

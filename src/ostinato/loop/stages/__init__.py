@@ -1,4 +1,4 @@
 """The stages of a run, one file each, with the trainers and the problems that they share.
 
-Only `loop.circle`, `loop.cycle` and the command line come in.
+Only `loop.pipeline`, `loop.cycle` and the command line come in.
 """

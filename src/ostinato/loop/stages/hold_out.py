@@ -6,7 +6,7 @@ from functools import reduce
 
 from ostinato.deploy.hold_out import FIRST, NEWEST, hold_out_arms
 from ostinato.deploy.traffic import placed
-from ostinato.loop.base import Shop
+from ostinato.loop.base import Resources
 from ostinato.loop.results import Published
 from ostinato.store import Ledger, Store
 from ostinato.types import Arm, Session, Source, State
@@ -14,28 +14,28 @@ from ostinato.types.release import HOLD_OUT
 
 
 @asynccontextmanager
-async def holding_out(shop: Shop, champion: Arm) -> AsyncIterator[None]:
+async def holding_out(resources: Resources, champion: Arm) -> AsyncIterator[None]:
     """Serve the first version to its half of the hold-out while the block runs; `champion` is up already.
 
     The first version is the champion of the first cycle that had a hold-out, and stays so in this run folder.
     """
-    share = shop.config.live.hold_out
+    share = resources.config.live.hold_out
     if not share:
-        shop.store.change_arms(lambda present: [arm for arm in present if arm.experiment != HOLD_OUT])
+        resources.store.change_arms(lambda present: [arm for arm in present if arm.experiment != HOLD_OUT])
         yield
         return
 
     async def now() -> Published:
         return Published(version=champion.version)
 
-    first = await shop.stage("hold-out", Published, now)
-    async with shop.serving(Arm(name=FIRST, version=first.version, share=0.0, engines=())):
+    first = await resources.stage("hold-out", Published, now)
+    async with resources.serving(Arm(name=FIRST, version=first.version, share=0.0, engines=())):
 
         def held_out(present: Sequence[Arm]) -> Sequence[Arm]:
             arms = {arm.name: arm for arm in present}
             return reduce(placed, hold_out_arms(arms[FIRST], arms[champion.name], share), present)
 
-        shop.store.change_arms(held_out)
+        resources.store.change_arms(held_out)
         yield
 
 

@@ -5,74 +5,76 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ostinato.loop.base import Shop
+from ostinato.loop.base import Resources
+from ostinato.loop.resources import RunResources
 from ostinato.loop.results import Published
 from ostinato.loop.run import START
 from ostinato.loop.services import Service
-from ostinato.loop.workshop import Workshop
 from ostinato.store import Ledger
-from ostinato.train.config import LearnerConfig, LearnerProcess, PutBackProcess
+from ostinato.train.config import LearnerConfig, LearnerProcess, RepublishProcess
 
 LEARNER = "ostinato.train.learner"
 
 
-async def refine(shop: Shop, champion: int) -> Published:
+async def refine(resources: Resources, champion: int) -> Published:
     """Let the learner go on from the champion on the groups that wait.
 
     Return the candidate's version, which is the champion's when there was nothing to learn from. Sessions of
     the trial before are as far behind as its candidate and this one together, and one version more when the
     champion was published again.
     """
-    live = shop.config.live
+    live = resources.config.live
     config = replace(
-        shop.config.refine,
+        resources.config.refine,
         versions=None,
         spread=True,
         learning_rate=live.learning_rate,
-        staleness=max(shop.config.refine.staleness, 2 * live.versions + 1),
+        staleness=max(resources.config.refine.staleness, 2 * live.versions + 1),
     )
     until = champion + live.versions
-    settings = _settings(shop, "live", config, until=until, before="practice")
-    log = shop.run.directory / "learner-live" / "learner.jsonl"
-    with shop.show.stage("train on live sessions", total=live.versions) as bar:
-        await shop.train(
+    settings = _settings(resources, "live", config, until=until, before="practice")
+    log = resources.run.directory / "learner-live" / "learner.jsonl"
+    with resources.show.stage("train on live sessions", total=live.versions) as bar:
+        await resources.train(
             "learner-live",
             LEARNER,
             settings,
             lambda: bar.at(last_line(log).get("version", champion) - champion),
         )
-    Ledger(shop.store).close_out()
+    Ledger(resources.store).close_out()
     return Published(version=last_line(log)["version"])
 
 
-async def publish(shop: Shop) -> Published:
+async def publish(resources: Resources) -> Published:
     """Publish the start checkpoint as version 0, which is the first act of any learner."""
-    config = replace(shop.config.refine, versions=None)
-    await shop.train("learner-start", LEARNER, _settings(shop, "start", config, until=0), lambda: None)
+    config = replace(resources.config.refine, versions=None)
+    await resources.train(
+        "learner-start", LEARNER, _settings(resources, "start", config, until=0), lambda: None
+    )
     return Published(version=0)
 
 
-async def restore(shop: Shop, champion: int) -> Published:
+async def restore(resources: Resources, champion: int) -> Published:
     """Publish the champion's weights as the newest version, which the next cycle learns from."""
-    run = shop.run
-    settings = PutBackProcess(store=run.store, objects=run.objects, version=champion)
-    await shop.train("put-back", "ostinato.train.put_back", settings, lambda: None)
-    version = max(row.version for row in shop.store.versions())
-    shop.show.say(f"version {version} has the weights of version {champion} again, which stays served")
+    run = resources.run
+    settings = RepublishProcess(store=run.store, objects=run.objects, version=champion)
+    await resources.train("put-back", "ostinato.train.republish", settings, lambda: None)
+    version = max(row.version for row in resources.store.versions())
+    resources.show.say(f"version {version} has the weights of version {champion} again, which stays served")
     return Published(version=version)
 
 
-async def start_learner(shop: Workshop, name: str, config: LearnerConfig, *, until: int) -> Service:
+async def start_learner(resources: RunResources, name: str, config: LearnerConfig, *, until: int) -> Service:
     """Start the policy-gradient learner, which goes on from the newest version to version `until`."""
-    settings = _settings(shop, name, config, until=until)
-    return await shop.services.start(f"learner-{name}", LEARNER, settings, keep=False)
+    settings = _settings(resources, name, config, until=until)
+    return await resources.services.start(f"learner-{name}", LEARNER, settings, keep=False)
 
 
 def _settings(
-    shop: Shop, name: str, config: LearnerConfig, *, until: int, before: str | None = None
+    resources: Resources, name: str, config: LearnerConfig, *, until: int, before: str | None = None
 ) -> LearnerProcess:
     """Return the settings of a learner; `before` names the one whose second moments it begins with."""
-    run = shop.run
+    run = resources.run
     return LearnerProcess(
         store=run.store,
         objects=run.objects,
@@ -81,7 +83,7 @@ def _settings(
         until=until,
         before=None if before is None else run.directory / f"learner-{before}",
         learner=config,
-        trainer=shop.config.trainer,
+        trainer=resources.config.trainer,
     )
 
 

@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ostinato.loop.resources import ArmEngines, RunResources
 from ostinato.loop.results import Counters, Practised
 from ostinato.loop.services import Service, watch
 from ostinato.loop.stages.alongside import alongside
 from ostinato.loop.stages.learn import last_line, start_learner
 from ostinato.loop.stages.sampler import SamplerProcess, totals
-from ostinato.loop.workshop import ArmEngines, Workshop
 from ostinato.store.ledger.account import state_root
 from ostinato.store.ledger.leases import end_silent
 from ostinato.store.ledger.ledger import Ledger
@@ -52,53 +52,53 @@ class Stalled:
         return True
 
 
-async def practise(shop: Workshop) -> Practised:
+async def practise(resources: RunResources) -> Practised:
     """Train until the last version is published; the engine swaps each one in as it comes."""
-    config = shop.config
-    log, versions = shop.run.directory / "learner-practice" / "learner.jsonl", config.refine.versions
+    config = resources.config
+    log, versions = resources.run.directory / "learner-practice" / "learner.jsonl", config.refine.versions
     assert versions is not None  # `config.check` has refused anything else
     arm = Arm(name="practice", version=0, share=0.0, engines=())
-    async with shop.serving(arm, follow=True) as engine:
-        samplers = await _start_samplers(shop, engine)
+    async with resources.serving(arm, follow=True) as engine:
+        samplers = await _start_samplers(resources, engine)
         steps = replace(config.refine, versions=None)
-        learner = await start_learner(shop, "practice", steps, until=versions)
+        learner = await start_learner(resources, "practice", steps, until=versions)
         stalled = Stalled(config.refine.groups)
-        with shop.show.stage("practice", total=versions) as bar:
+        with resources.show.stage("practice", total=versions) as bar:
 
             def tick() -> None:
                 version = last_line(log).get("version", 0)
-                if stalled.notice(version, _ready(shop)):
+                if stalled.notice(version, _ready(resources)):
                     learner.kill()
-                for name in end_silent(shop.store):
+                for name in end_silent(resources.store):
                     samplers[name].kill()
-                bar.at(version, _progress(shop, list(samplers)))
+                bar.at(version, _progress(resources, list(samplers)))
 
             async with alongside(_all_done(list(samplers.values()))) as sampling:
                 await watch(learner, tick, [sampling])
-        return _practised(shop, last_line(log), await shop.counters(engine))
+        return _practised(resources, last_line(log), await resources.counters(engine))
 
 
-async def _start_samplers(shop: Workshop, engine: ArmEngines) -> dict[str, Service]:
+async def _start_samplers(resources: RunResources, engine: ArmEngines) -> dict[str, Service]:
     """Start the samplers, by name. They are started again when the gateway or the engine moves."""
-    keys, samplers = shop.keys_of_a_sampler(), dict[str, Service]()
-    for number in range(shop.config.practice.samplers):
+    keys, samplers = resources.keys_of_a_sampler(), dict[str, Service]()
+    for number in range(resources.config.practice.samplers):
         settings = SamplerProcess(
-            directory=shop.run.directory.resolve(),
+            directory=resources.run.directory.resolve(),
             number=number,
-            gateway=shop.url,
+            gateway=resources.url,
             engine=engine.url,
-            search=shop.search_url,
+            search=resources.search_url,
         )
-        samplers[settings.name] = await shop.services.start(
+        samplers[settings.name] = await resources.services.start(
             settings.name, "ostinato.loop.stages.sampler", settings, keep=False, environment=keys
         )
 
     def redirect() -> None:
         for sampler in samplers.values():
-            sampler.change(gateway=shop.url, engine=engine.url, search=shop.search_url)
+            sampler.change(gateway=resources.url, engine=engine.url, search=resources.search_url)
             sampler.kill()
 
-    for moves in (*shop.front, *engine.engines):
+    for moves in (*resources.front, *engine.engines):
         moves.on_moved.append(redirect)
     return samplers
 
@@ -114,30 +114,30 @@ async def _all_done(samplers: Sequence[Service]) -> None:
         await asyncio.gather(*waiting, return_exceptions=True)
 
 
-def _progress(shop: Workshop, names: Sequence[str]) -> str:
-    files = [path for name in names if (path := totals(shop.run, name)).exists()]
+def _progress(resources: RunResources, names: Sequence[str]) -> str:
+    files = [path for name in names if (path := totals(resources.run, name)).exists()]
     written = [json.loads(path.read_text()) for path in files]
     recent = [share for each in written for share in each["recent"]]
     rate = sum(recent) / max(1, len(recent))
     return f"{sum(each['groups'] for each in written)} groups, {rate:.0%} solved of the latest"
 
 
-def _ready(shop: Workshop) -> int:
+def _ready(resources: RunResources) -> int:
     """Return the number of groups that the trainer could be working on."""
-    phases = Slots(shop.store).phases()
+    phases = Slots(resources.store).phases()
     return phases[Phase.OFFERED] + phases[Phase.CLAIMED]
 
 
-def _practised(shop: Workshop, line: Mapping[str, Any], engine: Counters) -> Practised:
+def _practised(resources: RunResources, line: Mapping[str, Any], engine: Counters) -> Practised:
     """Close the ledger, and return what came of practice, read from the rows of all processes that worked."""
-    ledger = Ledger(shop.store)
+    ledger = Ledger(resources.store)
     ledger.close_out()
-    slots = Slots(shop.store)
+    slots = Slots(resources.store)
     return Practised(
         version=line["version"],
         sessions=slots.entered()[SlotState.FINISHED],
         void=slots.tried_again(),
         untrainable=ledger.states()[State.UNTRAINABLE],
-        root=state_root(shop.store, line["weights"]),
+        root=state_root(resources.store, line["weights"]),
         engine=engine,
     )

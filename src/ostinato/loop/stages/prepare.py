@@ -10,10 +10,10 @@ from pathlib import Path
 
 from ostinato.harness.profiles.profile import profile
 from ostinato.loop.config import RunConfig, taught_profiles
+from ostinato.loop.resources import engine_settings
 from ostinato.loop.run import START, Run
 from ostinato.loop.stages.dialect import literals
 from ostinato.loop.stages.problems import corpus
-from ostinato.loop.workshop import engine_settings
 from ostinato.model.config import META, ModelConfig, ModelConfigError
 from ostinato.model.families import Renderer, RenderError, load_renderer
 from ostinato.model.tokenizer import Tokenizer, TokenizerError

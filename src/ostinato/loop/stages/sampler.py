@@ -23,10 +23,10 @@ from ostinato.harness.episode import EpisodeRunner
 from ostinato.harness.outside.runner import OutsideRunner
 from ostinato.harness.providers.search import SearchAt
 from ostinato.loop.config import RunConfig, practice_definition
+from ostinato.loop.resources import GATEWAY_KEY, SEARCH_KEY
 from ostinato.loop.run import START, Run, write_whole
 from ostinato.loop.stages.prepare import load_wire
 from ostinato.loop.stages.problems import stream
-from ostinato.loop.workshop import GATEWAY_KEY, SEARCH_KEY
 from ostinato.rewards.practice.definition import PracticeReward
 from ostinato.rollout.reconciler import Reconciler, Training
 from ostinato.rollout.sampling import SessionRunner, SlotWork

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from ostinato.deploy.shadow import ShadowAnswer, ShadowPair, compare_shadow
 from ostinato.gateway.errors import ApiError
-from ostinato.loop.base import Engines, Shop
+from ostinato.loop.base import Engines, Resources
 from ostinato.loop.results import Shadowed
 from ostinato.loop.run import START
 from ostinato.model.families import load_renderer
@@ -29,16 +29,16 @@ LEAST_TOKENS = 64
 """The least limit of an answer; it is else four times what the champion sampled when it was recorded."""
 
 
-async def shadow(shop: Shop, champion: int, candidate: int) -> Shadowed:
+async def shadow(resources: Resources, champion: int, candidate: int) -> Shadowed:
     """Let the candidate answer what people asked the champion; return and record the comparison."""
-    recorded = recorded_requests(shop.store, shop.config.live.shadow_requests)
-    renderer = load_renderer(shop.run.checkpoint(START))
+    recorded = recorded_requests(resources.store, resources.config.live.shadow_requests)
+    renderer = load_renderer(resources.run.checkpoint(START))
     arm = Arm(name=f"shadow-{candidate}", version=candidate, share=0.0, engines=())
-    client, turn_to_ask = shop.engines(PATIENCE_S), asyncio.Semaphore(AT_ONCE)
+    client, turn_to_ask = resources.engines(PATIENCE_S), asyncio.Semaphore(AT_ONCE)
     try:
-        async with shop.serving(arm) as engine:
-            served = next(a.engines for a in shop.store.arms() if a.version == champion and a.engines)
-            with shop.show.stage(f"shadow of version {candidate}", total=len(recorded)) as bar:
+        async with resources.serving(arm) as engine:
+            served = next(a.engines for a in resources.store.arms() if a.version == champion and a.engines)
+            with resources.show.stage(f"shadow of version {candidate}", total=len(recorded)) as bar:
 
                 async def pair(user: str, turn: Turn) -> ShadowPair:
                     """Ask both at the same moment, so that both find the machine as busy."""
@@ -52,8 +52,8 @@ async def shadow(shop: Shop, champion: int, candidate: int) -> Shadowed:
     finally:
         await client.aclose()
     verdict = replace(compare_shadow(candidate, pairs), id=f"shadow-of-{candidate}")
-    shop.store.add_verdict(verdict)
-    shop.show.say(verdict.reason)
+    resources.store.add_verdict(verdict)
+    resources.show.say(verdict.reason)
     return Shadowed(decision=verdict.decision, reason=verdict.reason, requests=len(pairs))
 
 

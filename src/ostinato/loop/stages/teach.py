@@ -4,6 +4,7 @@ import random
 
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.loop.config import taught_profiles
+from ostinato.loop.resources import RunResources
 from ostinato.loop.results import Taught
 from ostinato.loop.run import START
 from ostinato.loop.services import watch
@@ -12,15 +13,14 @@ from ostinato.loop.stages.learn import last_line
 from ostinato.loop.stages.prepare import load_wire
 from ostinato.loop.stages.problems import stream
 from ostinato.loop.stages.teacher import Lessons, TeacherPolicy
-from ostinato.loop.workshop import Workshop
 from ostinato.store.ledger.ledger import Ledger
 from ostinato.train.config import Budget, SftProcess
 from ostinato.types import TEACHER_VERSION, Arm, Ending, Source, State
 
 
-async def teach(shop: Workshop) -> Taught:
+async def teach(resources: RunResources) -> Taught:
     """Run lessons and supervised fine-tuning side by side; version 0 is published."""
-    config, settings, run = shop.config, shop.config.teach, shop.run
+    config, settings, run = resources.config, resources.config.teach, resources.run
     trainer_settings = SftProcess(
         store=run.store,
         objects=run.objects,
@@ -33,16 +33,18 @@ async def teach(shop: Workshop) -> Taught:
     )
     _, renderer = load_wire(run.checkpoint(START))
     policy = TeacherPolicy(renderer)
-    site = await serve_scripted(ScriptedEngine(policy), shop.services.here, secret=shop.services.secret)
+    site = await serve_scripted(
+        ScriptedEngine(policy), resources.services.here, secret=resources.services.secret
+    )
     try:
-        shop.put_arm(Arm(name="teacher", version=TEACHER_VERSION, share=0.0, engines=(site.url,)))
-        client, ledger = shop.client("teacher", "teacher"), Ledger(shop.store)
-        runners = {name: shop.runner(client, name) for name in taught_profiles(config)}
+        resources.put_arm(Arm(name="teacher", version=TEACHER_VERSION, share=0.0, engines=(site.url,)))
+        client, ledger = resources.client("teacher", "teacher"), Ledger(resources.store)
+        runners = {name: resources.runner(client, name) for name in taught_profiles(config)}
         lessons = Lessons(runners, policy, ledger, run.tasks / "lessons", settings.at_once)
-        trainer = await shop.services.start("sft", "ostinato.train.sft", trainer_settings, keep=False)
+        trainer = await resources.services.start("sft", "ostinato.train.sft", trainer_settings, keep=False)
         problems, rng = stream(config, "lessons"), random.Random(config.seed)
         teaching = lessons.give(lambda: next(problems), settings.lessons, settings.demonstrations, rng)
-        with shop.show.stage("teach", total=settings.steps) as bar:
+        with resources.show.stage("teach", total=settings.steps) as bar:
 
             def tick() -> None:
                 step = last_line(run.directory / "sft" / "sft.jsonl")
@@ -50,15 +52,15 @@ async def teach(shop: Workshop) -> Taught:
 
             async with alongside(teaching) as task:
                 await watch(trainer, tick, [task])
-        _account_unread(shop)
+        _account_unread(resources)
     finally:
         await site.close()
     return Taught(sessions=lessons.sessions, void=lessons.void, left_out=lessons.left_out)
 
 
-def _account_unread(shop: Workshop) -> None:
+def _account_unread(resources: RunResources) -> None:
     """Account lessons that ended after the last step, from which nothing was learnt, and those cut off."""
-    sessions, ledger = shop.store.sessions(source=Source.TEACHER), Ledger(shop.store)
+    sessions, ledger = resources.store.sessions(source=Source.TEACHER), Ledger(resources.store)
     whole = {session.id for session in sessions if session.ending not in {None, Ending.INFRASTRUCTURE}}
     ledger.account_sessions(sorted(whole), State.STALE)
     ledger.account_sessions([session.id for session in sessions if session.id not in whole], State.VOID)

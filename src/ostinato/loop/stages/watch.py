@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from ostinato.deploy.abtest import Trial
-from ostinato.loop.base import Shop
+from ostinato.loop.base import Resources
 from ostinato.loop.config import live_definition
 from ostinato.loop.run import START
 from ostinato.model.families import load_renderer
@@ -49,11 +49,11 @@ def watched(
     return seen
 
 
-def drifts_of(shop: Shop, sessions: Sequence[Session], since: float, as_of: float) -> list[Drift]:
+def drifts_of(resources: Resources, sessions: Sequence[Session], since: float, as_of: float) -> list[Drift]:
     """Return the behaviours of a run's champion that changed since the cycle before."""
-    tokenizer = load_renderer(shop.run.checkpoint(START)).tokenizer
-    definition = live_definition(shop.config.live)
-    return drifts_since(watched(shop.store, tokenizer, definition, sessions, as_of), since)
+    tokenizer = load_renderer(resources.run.checkpoint(START)).tokenizer
+    definition = live_definition(resources.config.live)
+    return drifts_since(watched(resources.store, tokenizer, definition, sessions, as_of), since)
 
 
 def drifts_since(seen: Sequence[Seen], since: float) -> list[Drift]:

@@ -261,10 +261,10 @@ async def _sides(order: BenchOrder, stack: AsyncExitStack) -> AsyncIterator[Open
 
     store: Store | None = None
     if order.versions:
-        shop = await _shop(order, stack)
-        store = shop.store
+        resources = await _resources(order, stack)
+        store = resources.store
         for version in order.versions:
-            async with side_of(shop, version) as side:
+            async with side_of(resources, version) as side:
                 yield side, store
     if order.urls:
         if store is None:
@@ -277,12 +277,12 @@ async def _sides(order: BenchOrder, stack: AsyncExitStack) -> AsyncIterator[Open
             yield side, store
 
 
-async def _shop(order: BenchOrder, stack: AsyncExitStack) -> Any:
+async def _resources(order: BenchOrder, stack: AsyncExitStack) -> Any:
     from ostinato.config import load
     from ostinato.loop.config import RunConfig
     from ostinato.loop.folder import RunError, owned
+    from ostinato.loop.resources import open_resources
     from ostinato.loop.run import Run
-    from ostinato.loop.workshop import open_workshop
 
     if not Run(directory=order.directory).has_record:
         raise RunError(f"{order.directory} holds no run: name one with --directory, or run `ostinato demo`")
@@ -291,7 +291,7 @@ async def _shop(order: BenchOrder, stack: AsyncExitStack) -> Any:
     if unknown := sorted(set(order.versions) - known):
         raise RunError(f"{order.directory} has no version {unknown[0]}, only {min(known)} to {max(known)}")
     config = load(RunConfig, run.config)
-    return await stack.enter_async_context(open_workshop(config, run, _show()))
+    return await stack.enter_async_context(open_resources(config, run, _show()))
 
 
 async def _endpoints(order: BenchOrder, stack: AsyncExitStack) -> Sequence["Side"]:

@@ -49,7 +49,7 @@ from ostinato.harness.frontends.terminal.look import CSS, GREETING
 from ostinato.harness.frontends.terminal.memory import settle
 from ostinato.harness.frontends.terminal.status import FRAME_S, Activity, status
 from ostinato.harness.frontends.terminal.story import Story
-from ostinato.harness.frontends.terminal.telling import Telling
+from ostinato.harness.frontends.terminal.story_writer import StoryWriter
 from ostinato.harness.git import GitError, git
 from ostinato.harness.session_log import LogError
 from ostinato.harness.users import CHOICES, UNCLEAR, Grant, PermissionRequest, grant_of, question_of, visible
@@ -91,12 +91,12 @@ class CodeApp(App[int]):
         self._history = LineHistory(options.sessions.directory.parent / "history.jsonl")
         self.activity = Activity()
         self._took = 0.0
-        self._telling = Telling(dark=dark)
+        self._writer = StoryWriter(dark=dark)
 
     @property
     def transcript(self) -> list[str]:
         """Every entry of the story, as text."""
-        return self._telling.transcript
+        return self._writer.transcript
 
     def compose(self) -> ComposeResult:
         yield Story(id="story")
@@ -111,7 +111,7 @@ class CodeApp(App[int]):
         yield Static("", id="status", markup=False)
 
     async def on_mount(self) -> None:
-        self._telling.story = self.query_one("#story", Story)
+        self._writer.story = self.query_one("#story", Story)
         self._line.focus()
         self.set_interval(FRAME_S, self._tick)
         self._work = asyncio.ensure_future(self._guarded(self._begin))
@@ -216,7 +216,7 @@ class CodeApp(App[int]):
 
     async def _take(self, line: str) -> None:
         bench = self._opened_bench()
-        self._telling.asked(line)
+        self._writer.asked(line)
         self._took, began = 0.0, time.monotonic()
         if is_command(line):
             await self._obey(bench, line)
@@ -227,7 +227,7 @@ class CodeApp(App[int]):
             outcome = await bench.prompt(line.removeprefix("/") if line.startswith("//") else line)
         finally:
             self._took = time.monotonic() - began
-            self._telling.changed(await bench.checkpoints.diff(before, await bench.checkpoints.take()))
+            self._writer.changed(await bench.checkpoints.diff(before, await bench.checkpoints.take()))
         if verdict(outcome):
             self.say(f"ostinato: {verdict(outcome)}", "red")
         await self._list_files()
@@ -240,7 +240,7 @@ class CodeApp(App[int]):
         elif name == "/resume":
             await self._go_on_or_say(rest.strip())
         else:
-            self._telling.answered(await command(bench, line))
+            self._writer.answered(await command(bench, line))
 
     # Earlier sessions.
 
@@ -263,42 +263,42 @@ class CodeApp(App[int]):
         bench = self._opened_bench()
         await bench.resume(session_id)
         log = bench.conversation.log
-        self._telling.later = True
+        self._writer.later = True
         show_again(log.events if log is not None else (), self)
-        self._telling.ended()
-        self._telling.later = False
+        self._writer.ended()
+        self._writer.later = False
         self.say(resumed(bench), "dim")
 
     # The Observer: what the agent does, as it happens.
 
     def text(self, piece: str) -> None:
         self.activity.pieces += 1
-        self._telling.text(piece)
+        self._writer.text(piece)
 
     def reply(self, reply: Reply) -> None:
-        self._telling.ended()
+        self._writer.ended()
         self._do("working")
 
     def call(self, call: Call) -> None:
-        self._telling.call(headline(call))
+        self._writer.call(headline(call))
         if plan(call):
             shown = self.query_one("#plan", Static)
             shown.update(Text("\n".join(plan(call))))
             shown.display = True
 
     def output(self, call: Call, piece: str) -> None:
-        self._telling.output(piece)
+        self._writer.output(piece)
 
     def edited(self, call: Call, edit: Edit) -> None:
-        self._telling.edited(edit)
+        self._writer.edited(edit)
 
     def result(self, call: Call, observation: ToolResult) -> None:
-        self._telling.result(observation)
+        self._writer.result(observation)
         self._do("thinking")
 
     def say(self, text: str, style: str = "") -> None:
         """Show a line of the program itself."""
-        self._telling.say(text, style)
+        self._writer.say(text, style)
 
     # The User: questions of the agent.
 
@@ -363,12 +363,12 @@ class CodeApp(App[int]):
         self._show_status()
 
     def _rest(self) -> None:
-        self._telling.ended()
+        self._writer.ended()
         settle()
         self._do(f"took {self._took:.0f} s" if self._took else "", moves=False)
 
     def _tick(self) -> None:
-        self._telling.flush()
+        self._writer.flush()
         if self.activity.doing and self.activity.moves:
             self._show_status()
 

@@ -71,7 +71,7 @@ def _dashboard(options: argparse.Namespace) -> int:
         raise MissingExtraError(EXTRA)
     from ostinato.dashboard.reading.base import RegionCopy
     from ostinato.dashboard.server import open_reading, serve
-    from ostinato.loop.seen.link import link_of
+    from ostinato.loop.dashboard.link import link_of
     from ostinato.store.config import record_of
 
     store = options.store or record_of(options.directory)
@@ -110,7 +110,7 @@ def write(directory: Path, path: Path, *, beside: Sequence[Path] = (), caveat: s
         raise MissingExtraError(EXTRA)
     from ostinato.dashboard.report import write_report
     from ostinato.dashboard.server import open_reading
-    from ostinato.loop.seen.link import link_of
+    from ostinato.loop.dashboard.link import link_of
     from ostinato.store.config import record_of
 
     store = record_of(directory)

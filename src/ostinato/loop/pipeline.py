@@ -15,6 +15,7 @@ from typing import TypeVar
 from ostinato.loop.base import Display, LiveTraffic
 from ostinato.loop.config import RunConfig
 from ostinato.loop.cycle import cycles, deploy
+from ostinato.loop.resources import RunResources, open_resources
 from ostinato.loop.results import (
     Champion,
     Counters,
@@ -32,56 +33,57 @@ from ostinato.loop.stages.practise import practise
 from ostinato.loop.stages.prepare import prepare
 from ostinato.loop.stages.problems import held_out
 from ostinato.loop.stages.teach import teach
-from ostinato.loop.workshop import Workshop, open_workshop
 from ostinato.store import Store
 from ostinato.store.ledger.ledger import Ledger
 
 T = TypeVar("T")
 
 
-async def circle(
+async def run_pipeline(
     config: RunConfig,
     run: Run,
     show: Display,
-    live: Callable[[Workshop], LiveTraffic],
+    live: Callable[[RunResources], LiveTraffic],
     *,
     resumed: bool = False,
 ) -> RunResult:
     """Run every listed stage that the run folder does not hold yet; `live` makes the cycle's traffic."""
     await prepare(config, run)
-    async with open_workshop(config, run, show) as shop:
-        show.say(f"sandbox: {shop.backend.name} · run folder: {run.directory}")
-        if resumed and (lost := Ledger(shop.store).void_interrupted()):
+    async with open_resources(config, run, show) as resources:
+        show.say(f"sandbox: {resources.backend.name} · run folder: {run.directory}")
+        if resumed and (lost := Ledger(resources.store).void_interrupted()):
             show.say(f"{lost} turns of interrupted sessions are void")
 
         async def listed(name: str, schema: type[T], work: Callable[[], Awaitable[T]]) -> T | None:
-            return await shop.stage(name, schema, work) if name in config.schedule.stages else None
+            return await resources.stage(name, schema, work) if name in config.schedule.stages else None
 
         async def measured(name: str, version: int, passes: int = 1) -> Measured | None:
             for other in config.bench.profiles if name in config.schedule.stages else ():
                 stage, under = f"{name}-{other}", partial(measure, passes=passes, profile=other)
-                elsewhere[stage] = await shop.stage(stage, Measured, partial(under, shop, version, tasks))
-            return await listed(name, Measured, lambda: measure(shop, version, tasks, passes=passes))
+                elsewhere[stage] = await resources.stage(
+                    stage, Measured, partial(under, resources, version, tasks)
+                )
+            return await listed(name, Measured, lambda: measure(resources, version, tasks, passes=passes))
 
         elsewhere: dict[str, Measured] = {}
         tasks, passes = held_out(config, run), config.bench.passes
-        Ledger(shop.store).hold_out(task.key for task in tasks)
+        Ledger(resources.store).hold_out(task.key for task in tasks)
         if "teach" not in config.schedule.stages:
-            await shop.stage("publish", Published, lambda: publish(shop))
-        taught = await listed("teach", Taught, lambda: teach(shop))
+            await resources.stage("publish", Published, lambda: publish(resources))
+        taught = await listed("teach", Taught, lambda: teach(resources))
         before = await measured("before", 0)
-        practised = await listed("practice", Practised, lambda: practise(shop))
+        practised = await listed("practice", Practised, lambda: practise(resources))
         version = practised.version if practised else 0
         after = await measured("after", version, passes)
         cycled = []
         if after is not None and "cycle" in config.schedule.stages:
             champion = Champion(version=version, measured=after)
-            cycled = await cycles(shop, live(shop), champion, tasks, config.schedule.cycles)
+            cycled = await cycles(resources, live(resources), champion, tasks, config.schedule.cycles)
         if not cycled:
-            deploy(shop.store, version)
+            deploy(resources.store, version)
         counters = [stage.engine for stage in (before, practised, after, *elsewhere.values()) if stage]
         counters += [engine for cycle in cycled for engine in cycle.engines.values()]
-        counted = integrity(shop.store, counters)
+        counted = integrity(resources.store, counters)
     return RunResult(
         seed=config.seed,
         resumed=resumed,

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from ostinato.store import Ledger, Objects, Store
 from ostinato.sync import Publisher, Subscriber
 from ostinato.train.base import record_of
-from ostinato.train.config import PutBackProcess
+from ostinato.train.config import RepublishProcess
 from ostinato.train.process import Stop, run
 
 log = logging.getLogger(__name__)
 
 
-def put_back(store: Store, objects: Objects, version: int) -> int:
+def republish(store: Store, objects: Objects, version: int) -> int:
     """Publish the weights of `version` as the next one and record it; return the number that has them now.
 
     That is the newest number already when it holds the same weights, so it may be done again. Raises
@@ -38,10 +38,10 @@ def put_back(store: Store, objects: Objects, version: int) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Publish an older version again, as a process; return its exit status."""
 
-    def work(settings: PutBackProcess, _: Stop) -> None:
-        put_back(Store.open(settings.store), Objects.open(settings.objects), settings.version)
+    def work(settings: RepublishProcess, _: Stop) -> None:
+        republish(Store.open(settings.store), Objects.open(settings.objects), settings.version)
 
-    return run(PutBackProcess, work, arguments, "ostinato.train.put_back", __doc__)
+    return run(RepublishProcess, work, arguments, "ostinato.train.republish", __doc__)
 
 
 if __name__ == "__main__":

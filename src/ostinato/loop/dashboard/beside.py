@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from ostinato.loop.dashboard.commands import EXTRA
 from ostinato.loop.placement.local import die_with_parent
-from ostinato.loop.seen.commands import EXTRA
 
 STOP_S = 5.0
 

@@ -26,7 +26,7 @@ LONG_DIFF = 40
 OPENS = "ctrl+o opens"
 
 
-class Telling:
+class StoryWriter:
     """Adds entries to a story, and keeps what each says as text."""
 
     def __init__(self, *, dark: bool) -> None:

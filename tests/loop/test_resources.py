@@ -16,10 +16,10 @@ from tests.loop.test_services import SERVER, Settings
 
 from ostinato.config import ConfigError, read
 from ostinato.loop.config import RunConfig, check
+from ostinato.loop.resources import ArmEngines, RunResources, standing
 from ostinato.loop.run import Run
 from ostinato.loop.services import Services
 from ostinato.loop.show import Show
-from ostinato.loop.workshop import ArmEngines, Workshop, standing
 from ostinato.sandbox.choose import choose_backend
 from ostinato.store import Store
 
@@ -83,12 +83,14 @@ async def test_the_counters_of_an_engine_that_just_died_are_waited_for(tmp_path:
         backend = await choose_backend("process")
         stack.push_async_callback(backend.aclose)
         config = read(RunConfig, {}, "run.toml")
-        shop = Workshop(config, run, QUIET, store=store, services=services, gateway=one, backend=backend)
-        stack.push_async_callback(shop.aclose)
-        shop.poll_s = 0.01
+        resources = RunResources(
+            config, run, QUIET, store=store, services=services, gateway=one, backend=backend
+        )
+        stack.push_async_callback(resources.aclose)
+        resources.poll_s = 0.01
         os.kill(one.pid, signal.SIGKILL)
         await until(lambda: not one.up)
-        counters = await services.guard(shop.counters(ArmEngines([one], lambda _: None)))
+        counters = await services.guard(resources.counters(ArmEngines([one], lambda _: None)))
         assert counters == {"swaps": 3} and one.restarts == 1
     store.close()
 

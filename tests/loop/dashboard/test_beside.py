@@ -3,7 +3,7 @@
 import urllib.request
 from pathlib import Path
 
-from ostinato.loop.seen.beside import dashboard_beside
+from ostinato.loop.dashboard.beside import dashboard_beside
 from ostinato.store import Store
 
 

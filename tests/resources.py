@@ -11,10 +11,10 @@ from rich.console import Console
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.loop.config import RunConfig, TeachConfig
 from ostinato.loop.folder import open_run
+from ostinato.loop.resources import RunResources, open_resources
 from ostinato.loop.run import START, Run
 from ostinato.loop.show import Show
 from ostinato.loop.stages.prepare import load_wire, prepare
-from ostinato.loop.workshop import Workshop, open_workshop
 from ostinato.model.transcript import messages_of
 from ostinato.sandbox.config import SandboxConfig
 from ostinato.tasks.pebble import Pebble
@@ -37,10 +37,10 @@ def solves(pebble: Pebble, session_id: str, turn: int) -> str:
 
 
 @asynccontextmanager
-async def circle(
+async def fake_resources(
     directory: Path, mind: Mind, arms: Sequence[str], profiles: tuple[str, ...] = ()
-) -> AsyncIterator[Workshop]:
-    """A workshop whose `arms` are all served by `mind`; its tokenizer is made for `profiles`."""
+) -> AsyncIterator[RunResources]:
+    """A resources whose `arms` are all served by `mind`; its tokenizer is made for `profiles`."""
     config = RunConfig(sandbox=SandboxConfig(backend="process"), teach=TeachConfig(profiles=profiles))
     shape = replace(config.model.shape, hidden_size=16, heads=1, kv_heads=1, head_dim=8)
     config = replace(config, model=replace(config.model, shape=shape))
@@ -58,11 +58,11 @@ async def circle(
         turn = sum(message["role"] == "assistant" for message in messages)
         return (*tokenizer.encode(mind(request.session_id, turn)), renderer.stop_ids[0])
 
-    async with open_workshop(config, run, Show(Console(quiet=True))) as shop:
+    async with open_resources(config, run, Show(Console(quiet=True))) as resources:
         site = await serve_scripted(ScriptedEngine(policy))
         for name in arms:
-            shop.put_arm(
+            resources.put_arm(
                 Arm(name=name, version=TEACHER_VERSION, share=float(name == arms[0]), engines=(site.url,))
             )
-        yield shop
+        yield resources
         await site.close()

@@ -83,7 +83,7 @@ class ArmEngines:
             self._point(self.url)
 
 
-class Workshop:
+class RunResources:
     """The open resources of one run. The gateway is up; each stage starts the engines that it needs."""
 
     def __init__(
@@ -239,7 +239,7 @@ def engine_settings(config: RunConfig, run: Run, version: int | None) -> EngineS
 
 
 @asynccontextmanager
-async def open_workshop(config: RunConfig, run: Run, show: Display) -> AsyncIterator[Workshop]:
+async def open_resources(config: RunConfig, run: Run, show: Display) -> AsyncIterator[RunResources]:
     """Open the store, the sandbox backend and the gateway; close them when the block ends."""
     async with contextlib.AsyncExitStack() as stack:
         store = run.open_store()
@@ -251,7 +251,7 @@ async def open_workshop(config: RunConfig, run: Run, show: Display) -> AsyncIter
         search = await _search(services, config, run)
         backend = await choose_backend(config.sandbox)
         stack.push_async_callback(backend.aclose)
-        workshop = Workshop(
+        resources = RunResources(
             config,
             run,
             show,
@@ -261,8 +261,8 @@ async def open_workshop(config: RunConfig, run: Run, show: Display) -> AsyncIter
             backend=backend,
             search=search,
         )
-        stack.push_async_callback(workshop.aclose)
-        yield workshop
+        stack.push_async_callback(resources.aclose)
+        yield resources
 
 
 def standing(config: RunConfig) -> list[str]:

@@ -9,7 +9,7 @@ from ostinato.deploy.lineage import lineage
 from ostinato.store import Objects, Store
 from ostinato.sync import Publisher, Subscriber
 from ostinato.train.base import record_of
-from ostinato.train.put_back import main, put_back
+from ostinato.train.republish import main, republish
 
 
 def weights(version: int) -> dict[str, torch.Tensor]:
@@ -29,20 +29,20 @@ def published(tmp_path: Path) -> tuple[Store, Objects]:
 
 def test_the_champion_is_the_newest_version_and_its_own_parent(published: tuple[Store, Objects]) -> None:
     store, objects = published
-    assert put_back(store, objects, 1) == 4
+    assert republish(store, objects, 1) == 4
     assert torch.equal(Subscriber(objects).fetch(4)["w"], weights(1)["w"])
     assert [ancestor.version.version for ancestor in lineage(store, 4)] == [4, 1, 0]
 
 
 def test_done_again_it_changes_nothing(published: tuple[Store, Objects]) -> None:
     store, objects = published
-    assert put_back(store, objects, 1) == put_back(store, objects, 1) == put_back(store, objects, 4) == 4
-    assert put_back(store, objects, 3) == 5
+    assert republish(store, objects, 1) == republish(store, objects, 1) == republish(store, objects, 4) == 4
+    assert republish(store, objects, 3) == 5
 
 
 def test_learning_goes_on_from_it(published: tuple[Store, Objects]) -> None:
     store, objects = published
-    version = put_back(store, objects, 1)
+    version = republish(store, objects, 1)
     publisher = Publisher(objects)
     assert publisher.resume() == version
     publisher.delta(version + 1, weights(9))
