@@ -1,4 +1,4 @@
-"""`ostinato run` and `ostinato demo`: the circle by a file of settings, and by the one that is shipped."""
+"""`ostinato run` and `ostinato demo`: a run by a file of settings, and by the one that is shipped."""
 
 import argparse
 import asyncio
@@ -62,6 +62,9 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         "--set", action="append", default=[], metavar="KEY=VALUE", help="one setting, e.g. teach.steps=500"
     )
     parser.add_argument(
+        "--stages", action="store_true", help="print the stages and which of them are done, and run none"
+    )
+    parser.add_argument(
         "--fresh", action="store_true", help="delete the run that lies there, and start afresh"
     )
     parser.add_argument(
@@ -93,7 +96,7 @@ def turn(run: "Run", *, cycles: int, every_s: float) -> int:
         f"schedule.cycles={cycles}",
         f"schedule.every_s={every_s}",
     ]
-    options = argparse.Namespace(json=False, fresh=False)
+    options = argparse.Namespace(json=False, fresh=False, stages=False)
     return _go(options, run.config, overrides, run.directory, begins=False)
 
 
@@ -114,12 +117,15 @@ def _go(
     from ostinato.loop.config import RunConfig, check
     from ostinato.loop.folder import open_run, owned
     from ostinato.loop.pipeline import run_pipeline
+    from ostinato.loop.run import Run
     from ostinato.loop.show import Show
     from ostinato.loop.stages.prepare import check_start
 
     config = load(RunConfig, file, overrides)
     check(config)
     check_start(config)
+    if options.stages:
+        return _print_stages(config, Run(directory=directory))
     show = Show(Console(stderr=options.json))
     watched = bool(ahead) and show.console.is_terminal and not options.json
     with ExitStack() as stack:
@@ -142,6 +148,18 @@ def _go(
             beside.stay()
     if options.json:
         print(json.dumps(as_json(result)))  # noqa: T201
+    return DONE
+
+
+def _print_stages(config: "RunConfig", run: "Run") -> int:
+    from ostinato.loop.pipeline import stages_of
+    from ostinato.loop.results import Cycled
+
+    cycles = config.schedule.cycles if "cycle" in config.schedule.stages else 0
+    stages = [(stage.name, stage.schema) for stage in stages_of(config)]
+    stages += [(f"cycle-{number}", Cycled) for number in range(1, 1 + cycles)]
+    for name, schema in stages:
+        print(f"{name:12} {'to do' if run.result(name, schema) is None else 'done'}")  # noqa: T201
     return DONE
 
 

@@ -1,4 +1,4 @@
-"""The whole circle: the stages that a run's file lists. One whose result the run folder has is skipped.
+"""The pipeline of a run: the stages that its file lists. One whose result the run folder has is skipped.
 
 ::
 
@@ -8,9 +8,10 @@
 """
 
 import resource
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 from ostinato.loop.base import Display, LiveTraffic
 from ostinato.loop.config import RunConfig
@@ -19,6 +20,7 @@ from ostinato.loop.resources import RunResources, open_resources
 from ostinato.loop.results import (
     Champion,
     Counters,
+    Cycled,
     Integrity,
     Measured,
     Practised,
@@ -35,8 +37,64 @@ from ostinato.loop.stages.problems import held_out
 from ostinato.loop.stages.teach import teach
 from ostinato.store import Store
 from ostinato.store.ledger.ledger import Ledger
+from ostinato.types import Task
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunProgress:
+    """What a run has done so far: the results of its stages by name, and what the next one works with."""
+
+    resources: RunResources
+    tasks: Sequence[Task]
+    """The held-out tasks."""
+    results: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def version(self) -> int:
+        """The newest version that practice made; 0, what was taught, where there was no practice."""
+        practised: Practised | None = self.results.get("practice")
+        return practised.version if practised else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStage(Generic[T]):
+    """One stage of a run, whose result is kept in the run folder under its name."""
+
+    name: str
+    schema: type[T]
+    """What it results in."""
+    work: Callable[[RunProgress], Awaitable[T]]
+
+
+def stages_of(config: RunConfig) -> list[RunStage[Any]]:
+    """Return the stages before the cycles that a run's file lists, in the order in which they run.
+
+    Where nothing is taught, the model is published as it came.
+    """
+    listed, bench = config.schedule.stages, config.bench
+    stages: list[RunStage[Any]] = []
+    if "teach" in listed:
+        stages.append(RunStage(name="teach", schema=Taught, work=lambda run: teach(run.resources)))
+    else:
+        stages.append(RunStage(name="publish", schema=Published, work=lambda run: publish(run.resources)))
+    if "before" in listed:
+        stages += [_measurement("before", profile, 1) for profile in (*bench.profiles, None)]
+    if "practice" in listed:
+        stages.append(RunStage(name="practice", schema=Practised, work=lambda run: practise(run.resources)))
+    if "after" in listed:
+        stages += [_measurement("after", profile, bench.passes) for profile in (*bench.profiles, None)]
+    return stages
+
+
+def _measurement(name: str, profile: str | None, passes: int) -> RunStage[Measured]:
+    """Return a stage that measures the newest version, under the run's own profile or another one."""
+
+    def work(run: RunProgress) -> Awaitable[Measured]:
+        return measure(run.resources, run.version, run.tasks, passes=passes, profile=profile)
+
+    return RunStage(name=name if profile is None else f"{name}-{profile}", schema=Measured, work=work)
 
 
 async def run_pipeline(
@@ -53,50 +111,35 @@ async def run_pipeline(
         show.say(f"sandbox: {resources.backend.name} · run folder: {run.directory}")
         if resumed and (lost := Ledger(resources.store).void_interrupted()):
             show.say(f"{lost} turns of interrupted sessions are void")
-
-        async def listed(name: str, schema: type[T], work: Callable[[], Awaitable[T]]) -> T | None:
-            return await resources.stage(name, schema, work) if name in config.schedule.stages else None
-
-        async def measured(name: str, version: int, passes: int = 1) -> Measured | None:
-            for other in config.bench.profiles if name in config.schedule.stages else ():
-                stage, under = f"{name}-{other}", partial(measure, passes=passes, profile=other)
-                elsewhere[stage] = await resources.stage(
-                    stage, Measured, partial(under, resources, version, tasks)
-                )
-            return await listed(name, Measured, lambda: measure(resources, version, tasks, passes=passes))
-
-        elsewhere: dict[str, Measured] = {}
-        tasks, passes = held_out(config, run), config.bench.passes
-        Ledger(resources.store).hold_out(task.key for task in tasks)
-        if "teach" not in config.schedule.stages:
-            await resources.stage("publish", Published, lambda: publish(resources))
-        taught = await listed("teach", Taught, lambda: teach(resources))
-        before = await measured("before", 0)
-        practised = await listed("practice", Practised, lambda: practise(resources))
-        version = practised.version if practised else 0
-        after = await measured("after", version, passes)
+        done = RunProgress(resources=resources, tasks=held_out(config, run))
+        Ledger(resources.store).hold_out(task.key for task in done.tasks)
+        for stage in stages_of(config):
+            work = partial(stage.work, done)
+            done.results[stage.name] = await resources.stage(stage.name, stage.schema, work)
         cycled = []
-        if after is not None and "cycle" in config.schedule.stages:
-            champion = Champion(version=version, measured=after)
-            cycled = await cycles(resources, live(resources), champion, tasks, config.schedule.cycles)
+        if "cycle" in config.schedule.stages:
+            champion = Champion(version=done.version, measured=done.results["after"])
+            cycled = await cycles(resources, live(resources), champion, done.tasks, config.schedule.cycles)
         if not cycled:
-            deploy(resources.store, version)
-        counters = [stage.engine for stage in (before, practised, after, *elsewhere.values()) if stage]
-        counters += [engine for cycle in cycled for engine in cycle.engines.values()]
-        counted = integrity(resources.store, counters)
+            deploy(resources.store, done.version)
+        counted = integrity(resources.store, _engines(done.results, cycled))
+    own = {"taught": "teach", "before": "before", "practised": "practice", "after": "after"}
     return RunResult(
         seed=config.seed,
         resumed=resumed,
         seconds=run.seconds(),
         cpu_s=round(cpu_seconds(), 1),
-        taught=taught,
-        before=before,
-        practised=practised,
-        after=after,
-        elsewhere=elsewhere,
+        **{key: done.results.get(name) for key, name in own.items()},
+        elsewhere={name: result for name, result in done.results.items() if "-" in name},
         cycles=tuple(cycled),
         integrity=counted,
     )
+
+
+def _engines(results: Mapping[str, Any], cycled: Sequence[Cycled]) -> list[Counters]:
+    """Return what the engines of all stages and cycles counted."""
+    counters = [result.engine for result in results.values() if isinstance(result, Measured | Practised)]
+    return counters + [engine for cycle in cycled for engine in cycle.engines.values()]
 
 
 def integrity(store: Store, engines: Sequence[Counters]) -> Integrity:
