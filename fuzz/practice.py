@@ -28,6 +28,7 @@ from ostinato.types import (
     Completion,
     Ending,
     FinishReason,
+    Grade,
     Reward,
     RewardPart,
     Session,
@@ -63,7 +64,7 @@ def problem(number: int) -> Problem:
             id=key, kind=kind, split="train", key=key, instruction="do", directory=folder, test_ids=()
         )
 
-    return Problem(id=key, key=key, kind=kind, split="train", provide=provide)
+    return Problem(id=key, key=key, kind=kind, split="train", grade=Grade.JUDGED, provide=provide)
 
 
 class SolvedReward:

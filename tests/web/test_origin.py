@@ -32,6 +32,9 @@ def test_another_address_may_have_any_name_but_no_foreign_page() -> None:
     assert "may not call" in str(refusal("gateway.corp:8080", "http://evil.example", "10.0.0.7"))
     assert "may not call" in str(refusal("127.0.0.1:80", "http://127.0.0.1:81", "127.0.0.1"))
     assert "may not call" in str(refusal("127.0.0.1:80", "null", "127.0.0.1"))
+    for origin in ("http://[", "http://]", "http://[::1", "http://a[b]", "http://\u2100.example"):
+        assert "may not call" in str(refusal("127.0.0.1:80", origin, "127.0.0.1"))
+        assert "may not call" in str(refusal("", origin, "127.0.0.1"))
 
 
 def test_an_allowed_name_is_served() -> None:

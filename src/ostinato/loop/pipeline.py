@@ -33,7 +33,7 @@ from ostinato.loop.stages.learn import publish
 from ostinato.loop.stages.measure import measure
 from ostinato.loop.stages.practise import practise
 from ostinato.loop.stages.prepare import prepare
-from ostinato.loop.stages.problems import held_out
+from ostinato.loop.stages.problems import held_out, unpaid
 from ostinato.loop.stages.teach import teach
 from ostinato.store import Store
 from ostinato.store.ledger.ledger import Ledger
@@ -106,6 +106,9 @@ async def run_pipeline(
     resumed: bool = False,
 ) -> RunResult:
     """Run every listed stage that the run folder does not hold yet; `live` makes the cycle's traffic."""
+    if "practice" in config.schedule.stages and run.result("practice", Practised) is None:
+        for sentence in unpaid(config):
+            show.say(sentence)
     await prepare(config, run)
     async with open_resources(config, run, show) as resources:
         show.say(f"sandbox: {resources.backend.name} · run folder: {run.directory}")

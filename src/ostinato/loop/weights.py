@@ -75,11 +75,11 @@ def _import(options: argparse.Namespace) -> int:
 
 
 def _list(objects: "Objects", options: argparse.Namespace) -> int:
-    from ostinato.sync.chain.keys import Keys, number_of
+    from ostinato.sync.chain.keys import Keys, numbers
     from ostinato.sync.chain.leases import horizon
 
     keys = Keys(options.prefix)
-    versions = sorted(map(number_of, objects.list(keys.versions)))
+    versions = sorted(numbers(keys.versions, objects.list(keys.versions)))
     if not versions:
         return _complain(FAILED, f"{objects.where}/{options.prefix} holds no version: check --prefix")
     given_up = horizon(objects, keys)

@@ -68,8 +68,12 @@ def _keys_of(ways: Iterable[Way], downloader: Downloader, keys: Keys) -> set[str
 
 
 def _sweep(objects: Objects, keys: Keys, head: int, needed: set[str]) -> Collected:
-    sizes = {key: size for folder in keys.collectable for key, size in objects.sizes(folder).items()}
-    unneeded = {key: size for key, size in sizes.items() if key not in needed and version_of(key) <= head}
+    unneeded = {
+        key: size
+        for folder in keys.collectable
+        for key, size in objects.sizes(folder).items()
+        if key not in needed and (version := version_of(folder, key)) is not None and version <= head
+    }
     for key in unneeded:
         with suppress(Missing):  # another collector was faster
             objects.delete(key)

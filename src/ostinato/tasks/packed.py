@@ -7,8 +7,10 @@ repository of a task must be as `write_repository` makes it: one commit of all i
 import base64
 import binascii
 import json
+import re
 import shutil
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -18,7 +20,7 @@ from typing import Any
 from ostinato.tasks.base import load_task
 from ostinato.tasks.repository import is_inside, write_repository
 from ostinato.tasks.source import TRAIN, Problem, SourceError, ordered
-from ostinato.types import Task
+from ostinato.types import Grade, Task
 
 SUFFIX = ".jsonl"
 REPO = "environment/repo/"
@@ -61,11 +63,21 @@ class PackedSource:
 
     def problems(self, split: str, seed: int) -> Iterator[Problem]:
         problems = (
-            Problem(id=row["id"], key=row["key"], kind=row["kind"], split=split, provide=partial(unpack, row))
+            Problem(
+                id=row["id"],
+                key=row["key"],
+                kind=row["kind"],
+                split=split,
+                grade=_grade(row["files"]),
+                provide=partial(unpack, row),
+            )
             for row in self._rows
             if row["split"] == split
         )
         return ordered(problems, split, seed)
+
+    def stored(self, split: str) -> tuple[Problem, ...]:
+        return tuple(self.problems(split, 0))
 
     def text(self, tasks: int, seed: int, rng: Random) -> Iterator[str]:
         rows = {row["key"]: row for row in self._rows}
@@ -74,6 +86,19 @@ class PackedSource:
             yield from (
                 text for path, text in sorted(files.items()) if isinstance(text, str) and _is_read(path)
             )
+
+
+def _grade(files: Mapping[str, Any]) -> Grade:
+    """Return the grade that `load_task` gives a task with these files."""
+    try:
+        ours = tomllib.loads(files["task.toml"]).get("metadata", {}).get("ostinato", {})
+    except (KeyError, TypeError, AttributeError, ValueError):
+        return Grade.FORGEABLE  # it cannot be loaded, and says so when it is shown
+    if "suite" in ours:
+        return Grade.GUARDED
+    tests = any(re.fullmatch(r"tests/test_[^/]*\.py", path) for path in files)
+    script = "tests/test.sh" in files and ("environment/image.json" in files or not tests)
+    return Grade.FORGEABLE if "check" in ours or (script and not ours) else Grade.JUDGED
 
 
 def _is_read(path: str) -> bool:

@@ -12,7 +12,7 @@ from random import Random
 from typing import Protocol
 
 from ostinato.tasks.base import IMPORTED, TaskError, load_task
-from ostinato.types import Task
+from ostinato.types import Grade, Task
 
 TRAIN = "train"
 """The split that lessons, practice and live simulation draw from; every other split is held out."""
@@ -32,7 +32,9 @@ class SourceError(Exception):
 class Problem:
     """One task that a source can give, with what must be known of it before it is shown.
 
-    >>> Problem(id="t", key="9d1c", kind="fix", split="train", provide=lambda folder: load_task(folder)).key
+    >>> Problem(
+    ...     id="t", key="9d1c", kind="fix", split="train", grade=Grade.JUDGED, provide=lambda f: load_task(f)
+    ... ).key
     '9d1c'
     """
 
@@ -41,6 +43,8 @@ class Problem:
     """Hash of the semantic key: two problems with the same key are the same problem."""
     kind: str
     split: str
+    grade: Grade
+    """The grade of verdicts on it."""
     provide: Callable[[Path], Task]
     """Return the task, which the given folder has under its id: written there, or a link to where it lies."""
 
@@ -55,7 +59,9 @@ class Problem:
                 link.symlink_to(task.directory.resolve())
             return task
 
-        return cls(id=task.id, key=task.key, kind=task.kind, split=task.split, provide=linked)
+        return cls(
+            id=task.id, key=task.key, kind=task.kind, split=task.split, grade=task.grade, provide=linked
+        )
 
 
 class TaskSource(Protocol):
@@ -71,6 +77,10 @@ class TaskSource(Protocol):
 
         A source that generates its problems never ends. One without the split yields nothing.
         """
+        ...
+
+    def stored(self, split: str) -> tuple[Problem, ...]:
+        """Return the problems of a split that lie in a file; those that are generated are none of them."""
         ...
 
     def text(self, tasks: int, seed: int, rng: Random) -> Iterator[str]:
@@ -97,6 +107,9 @@ class FolderSource:
 
     def problems(self, split: str, seed: int) -> Iterator[Problem]:
         return ordered((Problem.of(task) for task in self.tasks if task.split == split), split, seed)
+
+    def stored(self, split: str) -> tuple[Problem, ...]:
+        return tuple(self.problems(split, 0))
 
     def text(self, tasks: int, seed: int, rng: Random) -> Iterator[str]:
         for problem in islice(self.problems(TRAIN, seed), tasks):
@@ -130,6 +143,10 @@ class MixtureSource:
             elif problem.key not in keys:
                 keys.add(problem.key)
                 yield problem
+
+    def stored(self, split: str) -> tuple[Problem, ...]:
+        found = {problem.key: problem for source, _ in self._parts for problem in source.stored(split)}
+        return tuple(found.values())
 
     def text(self, tasks: int, seed: int, rng: Random) -> Iterator[str]:
         parts = [(source, weight) for source, weight in self._parts if TRAIN in source.splits]

@@ -58,6 +58,13 @@ class Task:
         return str(self.metadata.get("cluster", self.id))
 
     @property
+    def grade(self) -> Grade:
+        """The grade of verdicts on it, which the way of its exam decides."""
+        if "suite" in self.metadata:
+            return Grade.GUARDED
+        return Grade.FORGEABLE if "check" in self.metadata else Grade.JUDGED
+
+    @property
     def repo(self) -> Path:
         return self.directory / "environment" / "repo"
 

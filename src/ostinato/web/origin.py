@@ -31,9 +31,16 @@ def refusal(host: str, origin: str, local: str, allowed: Sequence[str] = ()) -> 
     name = _name(f"//{host}")
     if host and _is_loopback(local) and not _is_loopback(name) and name not in allowed:
         return f"Host names {name[:100]!r}, which is not this machine: use 127.0.0.1, or allow that name"
-    if origin and urlsplit(origin).netloc.lower() != host.lower() and _name(origin) not in allowed:
+    if origin and _netloc(origin) != host.lower() and _name(origin) not in allowed:
         return f"a page of {origin[:100]!r} may not call this server"
     return None
+
+
+def _netloc(url: str) -> str:
+    try:
+        return urlsplit(url).netloc.lower()
+    except ValueError:  # such as `http://[`
+        return "?"
 
 
 def _name(url: str) -> str:

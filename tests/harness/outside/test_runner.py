@@ -36,7 +36,7 @@ from ostinato.store.ledger.slots import Slots
 from ostinato.tasks.pebble.generate import sample
 from ostinato.tasks.pebble.write import provide
 from ostinato.tasks.source import Problem
-from ostinato.types import TEACHER_VERSION, Ending, Source, Task
+from ostinato.types import TEACHER_VERSION, Ending, Grade, Source, Task
 
 AGENT = """
 import json, os, sys, urllib.error, urllib.request
@@ -175,6 +175,7 @@ def _problem(seed: int) -> Problem:
         key=pebble.key,
         kind=pebble.kind,
         split="train",
+        grade=Grade.JUDGED,
         provide=lambda folder: provide(pebble, folder / pebble.id),
     )
 

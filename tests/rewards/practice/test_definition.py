@@ -56,20 +56,20 @@ def test_practice_is_the_documented_sum(turns: int, works: bool, tampered: bool,
 
 def test_a_pass_below_the_lowest_grade_is_worth_nothing() -> None:
     forgeable = signal(SignalKind.GRADE, Grade.FORGEABLE.value)
-    solved = {part.name: part for part in practice([turn()], SOLVED, forgeable).parts}["solved"]
-    assert (solved.value, solved.evidence) == (0.0, (SOLVED.id, forgeable.id))
-    assert practice([turn()], SOLVED, forgeable).total == practice([turn()], FAILED).total
-    for grade in (Grade.GUARDED, Grade.JUDGED):
-        paid = practice([turn()], SOLVED, signal(SignalKind.GRADE, grade.value))
-        assert paid.total == practice([turn()], SOLVED).total
+    guarded = signal(SignalKind.GRADE, Grade.GUARDED.value)
+    for low in (forgeable, guarded):
+        solved = {part.name: part for part in practice([turn()], SOLVED, low).parts}["solved"]
+        assert (solved.value, solved.evidence) == (0.0, (SOLVED.id, low.id))
+        assert practice([turn()], SOLVED, low).total == practice([turn()], FAILED).total
+    judged = practice([turn()], SOLVED, signal(SignalKind.GRADE, Grade.JUDGED.value))
+    assert judged.total == practice([turn()], SOLVED).total
     accepting = replace(PRACTICE, lowest_grade=Grade.FORGEABLE)
     assert (
         reward(accepting).score("s", [turn()], [SOLVED, forgeable]).total == practice([turn()], SOLVED).total
     )
     assert accepting.hash() != PRACTICE.hash()
-    strict = replace(PRACTICE, lowest_grade=Grade.JUDGED)
-    guarded = [SOLVED, signal(SignalKind.GRADE, Grade.GUARDED.value)]
-    assert reward(strict).score("s", [turn()], guarded).total == practice([turn()], FAILED).total
+    lenient = replace(PRACTICE, lowest_grade=Grade.GUARDED)
+    assert reward(lenient).score("s", [turn()], [SOLVED, guarded]).total == practice([turn()], SOLVED).total
     with pytest.raises(SignalValueError, match="'sworn'"):
         practice([turn()], SOLVED, signal(SignalKind.GRADE, "sworn"))
 
@@ -131,7 +131,7 @@ def test_a_void_session_has_no_reward() -> None:
 
 
 def test_every_weight_changes_the_hash_and_their_order_does_not() -> None:
-    assert PRACTICE.hash() == "ac6e49d6c826"
+    assert PRACTICE.hash() == "d9336a9b2746"
     for name, weight in PRACTICE.weights.items():
         changed = replace(PRACTICE, weights={**PRACTICE.weights, name: weight / 2})
         assert changed.hash() != PRACTICE.hash()

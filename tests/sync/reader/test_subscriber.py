@@ -17,6 +17,7 @@ from ostinato.store import Objects
 from ostinato.sync import DigestMismatch, Publisher, Subscriber, UnknownVersion
 from ostinato.sync.chain.keys import Keys
 from ostinato.sync.chain.paths import Cadence
+from ostinato.sync.collect import collect
 
 ANCHOR_EVERY = Cadence().anchor_every
 manifest_key = Keys("weights").manifest
@@ -58,6 +59,25 @@ def test_nothing_was_published_yet(tmp_path: Path) -> None:
     assert reader.head() is None
     with pytest.raises(UnknownVersion, match="version 0 is not in"):
         reader.fetch(0)
+
+
+@pytest.mark.parametrize(
+    "name", [".DS_Store", "0000000009.json~", "0000000009 (copy).json", "9.json", "x/0000000009.json"]
+)
+def test_stray_names_are_no_versions(tmp_path: Path, name: str) -> None:
+    objects = Objects.open(tmp_path)
+    published(objects, 2)
+    folders = [folder for folder in (tmp_path / "weights").iterdir() if folder.is_dir()]
+    for folder in [*folders, tmp_path / "weights/leases", tmp_path / "weights/horizons"]:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"stray")
+    assert reader_of(tmp_path).head() == 2
+    publisher = Publisher(objects)
+    publisher.resume()
+    publisher.delta(3, steps(3))
+    assert reader_of(tmp_path).head() == 3
+    collect(objects)
+    assert (tmp_path / "weights/versions" / name).read_bytes() == b"stray"
 
 
 def test_the_head_is_followed(tmp_path: Path) -> None:

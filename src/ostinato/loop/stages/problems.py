@@ -4,16 +4,23 @@ from collections.abc import Iterator
 from itertools import islice
 from random import Random
 
-from ostinato.loop.config import RunConfig, sources
+from ostinato.loop.config import RunConfig, practice_definition, sources
 from ostinato.loop.run import Run
 from ostinato.tasks.source import TRAIN, Problem, SourceError
-from ostinato.types import Task
+from ostinato.types import Grade, Task
 
 HELD_OUT_SEED = 1_000_003
 """The first seed of the benchmark's tasks: the same whatever the run's seed, so that runs can be compared."""
 SEEDS = {"lessons": 0, "practice": 500_000, "live": 600_000, "ab": 700_000, "corpus": 900_000}
 """The first seed of each stream, within the million of the run's own seed."""
 CORPUS_TASKS = 800
+NAMED = 5
+"""The tasks that a sentence about many names."""
+WEAK = {
+    Grade.GUARDED: "their suite shares a process with the code it tests, which can fool it",
+    Grade.FORGEABLE: "the code that is tested could write the report itself",
+}
+"""The reason why a pass of each lower grade may be no solution."""
 
 
 def stream(config: RunConfig, purpose: str) -> Iterator[Problem]:
@@ -26,6 +33,41 @@ def stream(config: RunConfig, purpose: str) -> Iterator[Problem]:
         f"the sources of [tasks] have no more tasks for {purpose}, since each is shown once: "
         "add a source, or make the run shorter"
     )
+
+
+def paid(config: RunConfig) -> Iterator[Problem]:
+    """Yield practice's problems, without those whose pass its reward does not pay for.
+
+    On those a session could only lose, by its effort and its faults, and would learn to do nothing.
+    """
+    lowest = practice_definition(config.practice).lowest_grade
+    return (problem for problem in stream(config, "practice") if problem.grade.at_least(lowest))
+
+
+def unpaid(config: RunConfig) -> list[str]:
+    """Return a sentence for each grade of tasks that practice leaves out since their pass pays nothing.
+
+    Raises SourceError when it leaves out all.
+    """
+    source, lowest = sources(config.tasks), practice_definition(config.practice).lowest_grade
+    stored = source.stored(TRAIN)
+    said = []
+    for grade, why in WEAK.items():
+        ids = sorted(problem.id for problem in stored if problem.grade is grade)
+        if ids and not grade.at_least(lowest):
+            more = f" and {len(ids) - NAMED} more" if len(ids) > NAMED else ""
+            said.append(
+                f"{len(ids)} of {len(stored)} stored tasks pay nothing and are left out of practice: "
+                f"they are `{grade}` ({why}), and the reward pays from `{lowest}` on: "
+                f"{', '.join(ids[:NAMED])}{more}"
+            )
+    if said and not any(problem.grade.at_least(lowest) for problem in source.problems(TRAIN, 0)):
+        raise SourceError(
+            f"practice has no task that its reward pays for: {'; '.join(said)}. Add others to [tasks], or "
+            "name a reward with a lower `lowest_grade` by `practice.reward` (docs/verdict.md says what "
+            "that costs)"
+        )
+    return said
 
 
 def corpus(config: RunConfig) -> Iterator[str]:

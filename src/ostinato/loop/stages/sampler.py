@@ -26,7 +26,7 @@ from ostinato.loop.config import RunConfig, practice_definition
 from ostinato.loop.resources import GATEWAY_KEY, SEARCH_KEY
 from ostinato.loop.run import START, Run, write_whole
 from ostinato.loop.stages.prepare import load_wire
-from ostinato.loop.stages.problems import stream
+from ostinato.loop.stages.problems import paid
 from ostinato.rewards.practice.definition import PracticeReward
 from ostinato.rollout.reconciler import Reconciler, Training
 from ostinato.rollout.sampling import SessionRunner, SlotWork
@@ -105,7 +105,7 @@ async def sample(settings: SamplerProcess) -> None:
         reporting = asyncio.create_task(_report(reconciler, totals(run, settings.name)))
         slots = Slots(store)
         try:
-            await reconciler.run(stream(config, "practice"), lambda: slots.newest_version() >= until)
+            await reconciler.run(paid(config), lambda: slots.newest_version() >= until)
         finally:
             reporting.cancel()
 

@@ -60,7 +60,7 @@ class PracticeDefinition:
     name: str
     weights: Mapping[str, float]
     """The worth of a fact of 1, by the name of the part; a part without a weight is left out."""
-    lowest_grade: Grade = Grade.GUARDED
+    lowest_grade: Grade = Grade.JUDGED
     """The lowest grade of a verdict whose pass is paid for (`docs/verdict.md`)."""
     effort: EffortPrice = field(default_factory=EffortPrice)
 

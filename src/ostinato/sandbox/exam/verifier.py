@@ -78,7 +78,7 @@ class Verifier:
         Never raises for an action of the candidate; a failure of the machinery makes the verification void.
         """
         tampered = tuple(sorted(path for path in changes if _is_protected(task, path)))
-        grade = _grade(task)
+        grade = task.grade
         limits = limits_of(task) if self._limits is None else self._limits
         exam = Exam(
             repo=task.repo,
@@ -114,13 +114,6 @@ class Verifier:
         if check := Check.of(task):
             return GuardedResult(runs=await command_exam.examine(self._backend, exam, check))
         return GuardedResult(runs=await self._backend.examine(exam))
-
-
-def _grade(task: Task) -> Grade:
-    """Return the grade of a verdict on a task, which the way of its exam decides."""
-    if "suite" in task.metadata:
-        return Grade.GUARDED
-    return Grade.FORGEABLE if "check" in task.metadata else Grade.JUDGED
 
 
 def _outcomes(task: Task, runs: Sequence[Mapping[str, str]]) -> dict[str, str]:

@@ -4,7 +4,7 @@ import secrets
 from dataclasses import asdict, dataclass
 
 from ostinato.store import AlreadyExists, Objects, ObjectsError
-from ostinato.sync.chain.keys import Keys, number_of
+from ostinato.sync.chain.keys import Keys, numbers
 from ostinato.sync.chain.sealed import none_such, read, seal
 from ostinato.sync.errors import Fenced, NotThere
 
@@ -50,8 +50,8 @@ def _created(objects: Objects, keys: Keys, epoch: Epoch) -> bool:
 
 
 def newest_epoch(objects: Objects, keys: Keys) -> Epoch | None:
-    numbers = [number_of(key) for key in objects.list(keys.epochs)]
-    return read_epoch(objects, keys, max(numbers)) if numbers else None
+    taken = numbers(keys.epochs, objects.list(keys.epochs))
+    return read_epoch(objects, keys, max(taken)) if taken else None
 
 
 def read_epoch(objects: Objects, keys: Keys, number: int) -> Epoch:

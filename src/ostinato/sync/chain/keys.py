@@ -1,5 +1,7 @@
 """The keys of objects below a prefix. Objects of one version lie in a folder of that version."""
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -66,11 +68,28 @@ class Keys:
         return f"{self.horizons}/{version:010d}.json"
 
 
-def number_of(key: str) -> int:
-    """Return the version or epoch that `…/0000000007.json` stands for."""
-    return int(key.rpartition("/")[2].removesuffix(".json"))
+_NUMBERED = re.compile(r"([0-9]{10,})\.json")
 
 
-def version_of(key: str) -> int:
-    """Return the version in whose folder an object lies: 7 for `…/0000000007/9f`."""
-    return int(key.split("/")[-2])
+def numbers(folder: str, keys: Iterable[str]) -> dict[int, str]:
+    """Return the key of each version or epoch among the keys below a folder.
+
+    File managers, editors and people leave other names there, such as `.DS_Store`, `0000000007.json~` or a
+    copy: they are no versions, so they are left out.
+
+    >>> numbers("w", ["w/0000000007.json", "w/0000000007.json~", "w/.DS_Store", "w/old/0000000009.json"])
+    {7: 'w/0000000007.json'}
+    """
+    names = {key: _NUMBERED.fullmatch(key.removeprefix(f"{folder}/")) for key in keys}
+    found = {int(name[1]): key for key, name in names.items() if name}
+    return {number: key for number, key in found.items() if key == f"{folder}/{number:010d}.json"}
+
+
+def version_of(folder: str, key: str) -> int | None:
+    """Return the version in whose folder below `folder` an object lies; None where it lies elsewhere.
+
+    >>> version_of("w/parts", "w/parts/0000000007/9f"), version_of("w/parts", "w/parts/.DS_Store")
+    (7, None)
+    """
+    version = key.removeprefix(f"{folder}/").split("/")
+    return int(version[0]) if len(version) == 2 and re.fullmatch("[0-9]{10,}", version[0]) else None

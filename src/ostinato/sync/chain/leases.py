@@ -1,6 +1,7 @@
 """Leases: a reader notes the version that it fetches or may return to, and collecting keeps its objects."""
 
 import logging
+import re
 import secrets
 import time
 from collections.abc import Iterator
@@ -8,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
 from ostinato.store import Missing, Objects, ObjectsError
-from ostinato.sync.chain.keys import Keys, number_of
+from ostinato.sync.chain.keys import Keys, numbers
 from ostinato.sync.chain.sealed import create_once, none_such, seal, unseal
 
 log = logging.getLogger(__name__)
@@ -54,6 +55,8 @@ def leases(objects: Objects, keys: Keys) -> list[Lease]:
     """Return the leases that are held; those that ran out are removed. Raises DigestMismatch."""
     valid = []
     for key in objects.list(keys.leases):
+        if not re.fullmatch(r"[0-9a-f]{16}\.json", key.removeprefix(f"{keys.leases}/")):
+            continue  # no name that `lease` gives: left by another program or a person
         try:
             data = objects.get(key)
         except Missing:
@@ -71,13 +74,14 @@ def leases(objects: Objects, keys: Keys) -> list[Lease]:
 
 def horizon(objects: Objects, keys: Keys) -> int:
     """Return the oldest version that was not given up."""
-    return max(map(number_of, objects.list(keys.horizons)), default=0)
+    return max(numbers(keys.horizons, objects.list(keys.horizons)), default=0)
 
 
 def give_up(objects: Objects, keys: Keys, version: int) -> None:
     """Give up all versions before `version`, for good."""
-    earlier = [key for key in objects.list(keys.horizons) if number_of(key) < version]
-    if horizon(objects, keys) < version:
+    given_up = numbers(keys.horizons, objects.list(keys.horizons))
+    if max(given_up, default=0) < version:
         create_once(objects, keys.horizon(version), b"")
-    for key in earlier:
-        objects.delete(key)
+    for number, key in given_up.items():
+        if number < version:
+            objects.delete(key)

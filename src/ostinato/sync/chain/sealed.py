@@ -31,7 +31,7 @@ def unsealed(data: bytes, what: str) -> tuple[Body, str]:
     try:
         body = json.loads(data)
         claimed = str(body.pop("digest"))
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise none_such(what, data, error) from error
     if digest_of(body) != claimed or _canonical({"digest": claimed, **body}) != data:
         raise DigestMismatch(what, f"digest {claimed}", digest_of(body))

@@ -14,7 +14,7 @@ import torch
 from ostinato.store import Missing, Objects, ObjectsError, Watch
 from ostinato.sync.chain.architecture import check_architecture, patch_signature, signature_of
 from ostinato.sync.chain.epochs import read_epoch
-from ostinato.sync.chain.keys import Keys, number_of
+from ostinato.sync.chain.keys import Keys, numbers
 from ostinato.sync.chain.leases import horizon, lease
 from ostinato.sync.chain.manifest import Manifest, Patch, Way
 from ostinato.sync.chain.paths import cheapest
@@ -76,7 +76,7 @@ class Subscriber:
         return self._head
 
     def _listed(self) -> int | None:
-        return max(map(number_of, self._objects.list(self._keys.versions)), default=None)
+        return max(numbers(self._keys.versions, self._objects.list(self._keys.versions)), default=None)
 
     def manifest(self, version: int) -> Manifest:
         """Return the manifest of a version.

@@ -10,7 +10,7 @@ from ostinato.tasks.pebble.generate import KINDS, MIXTURE, generate, sample
 from ostinato.tasks.pebble.splits import SPLITS
 from ostinato.tasks.pebble.write import provide
 from ostinato.tasks.source import TRAIN, Problem, SourceError
-from ostinato.types import Task
+from ostinato.types import Grade, Task
 
 BANNER = "\n=========================== short test summary info ============================\n"
 """The line that pytest prints above its failures."""
@@ -34,6 +34,9 @@ class PebbleSource:
 
     def problems(self, split: str, seed: int) -> Iterator[Problem]:
         return map(problem, pebbles(split, seed, self._shares)) if split in SPLITS else iter(())
+
+    def stored(self, split: str) -> tuple[Problem, ...]:
+        return ()
 
     def text(self, tasks: int, seed: int, rng: Random) -> Iterator[str]:
         """Yield repositories, requests, edits, and what a test run prints of a failure."""
@@ -64,7 +67,14 @@ def problem(pebble: Pebble) -> Problem:
     def written(folder: Path) -> Task:
         return provide(pebble, folder / pebble.id)
 
-    return Problem(id=pebble.id, key=pebble.key, kind=pebble.kind, split=pebble.split, provide=written)
+    return Problem(
+        id=pebble.id,
+        key=pebble.key,
+        kind=pebble.kind,
+        split=pebble.split,
+        grade=Grade.JUDGED,
+        provide=written,
+    )
 
 
 def pebble_of(task: Task) -> Pebble | None:
