@@ -38,7 +38,7 @@ JSON = st.recursive(
 )
 CHECKED: dict[Any, st.SearchStrategy[Any]] = {
     Arm: st.builds(Arm, name=TEXT, version=INTS, share=FINITE, engines=st.just(("http://a", "http://b"))),
-    Checkpoint: st.builds(Checkpoint, kind=st.just("delta")),
+    Checkpoint: st.builds(Checkpoint, kind=st.just("delta"), created_at=FINITE),
     Completion: COMPLETIONS,
     Group: st.builds(
         Group, id=TEXT, prompt=TEXT, samples=st.lists(SAMPLES, max_size=2).map(tuple), rewards=st.just((0.5,))
