@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ostinato.harness.execute import Executor
-from ostinato.harness.git import guarded, named_programs
+from ostinato.harness.git import guarded
 from ostinato.harness.permissions import policy
 from ostinato.harness.permissions.rules import Action, Permissions, Rule
 from ostinato.harness.profiles.profile import profile
@@ -96,22 +96,15 @@ def test_git_that_looks_runs_no_monitor_of_a_bare_repository(repo: Path, command
 
 
 async def test_hooks_among_the_files_do_not_run_while_git_looks(session: Session) -> None:
-    """Husky keeps hooks where the agent may edit; a patch that moves a file keeps that it may be run."""
+    """Husky keeps hooks among the files: an edit of one is asked, and none runs while git looks."""
     root = session.root
     subprocess.run(["git", "-C", root, "config", "core.hooksPath", ".husky"], check=True)
     (root / "run.sh").write_text("#!/bin/sh\necho\n")
-    (root / "run.sh").chmod(0o755)
-    patch = [
-        "*** Begin Patch",
-        "*** Update File: run.sh",
-        "*** Move to: .husky/post-index-change",
-        " #!/bin/sh",
-        "-echo",
-        f"+touch {root}/PWNED",
-        "*** End Patch",
-    ]
-    assert await session.call("apply_patch", patch="\n".join(patch)) is Action.ALLOW
-    assert os.access(root / ".husky" / "post-index-change", os.X_OK)
+    patch = "*** Begin Patch\n*** Update File: run.sh\n*** Move to: .husky/post-index-change\n"
+    assert await session.call("apply_patch", patch=f"{patch} #!/bin/sh\n*** End Patch") is Action.ASK
+    (root / ".husky").mkdir()
+    (root / ".husky" / "post-index-change").write_text(f"#!/bin/sh\ntouch {root}/PWNED\n")
+    (root / ".husky" / "post-index-change").chmod(0o755)
     os.utime(root / "calc.py", (1, 1))
     assert await session.call("bash", command="git status") is Action.ALLOW
     assert not session.broken_into
@@ -207,15 +200,26 @@ async def test_programs_are_not_edited_where_the_shell_looks_for_them(
     assert "node_modules" not in policy.search_path() and "::" not in policy.search_path()
 
 
+SETTING = " (a setting of this repository by which git runs a program)"
+
+
 async def test_git_is_asked_where_the_repository_names_programs(repo: Path) -> None:
-    assert await named_programs(repo) == []
+    """What git reads counts at the moment of the call, and a grant is of one setting and its value."""
+    permissions = Permissions(policy.DEFAULT, root=str(repo))
+    looking = ("git status", "git diff", "git log")
+    assert [permissions.decide("bash", {"command": each}).action for each in looking] == [Action.ALLOW] * 3
     subprocess.run(["git", "-C", repo, "config", "diff.pdf.textconv", "touch PWNED;"], check=True)
-    subprocess.run(["git", "-C", repo, "config", "filter.x.clean", "touch PWNED"], check=True)
-    named = await named_programs(repo)
-    assert named == ["diff.pdf.textconv", "filter.x.clean"]
-    permissions = Permissions([*policy.DEFAULT, *policy.asking_git(named)], root=str(repo))
-    for command in ("git status", "git diff", "git log"):
-        assert permissions.decide("bash", {"command": command}).action is Action.ASK
+    for command in looking:
+        asked = permissions.decide("bash", {"command": command})
+        assert asked.asks == (f"diff.pdf.textconv=touch PWNED;{SETTING}",), command
+        assert [str(rule) for rule in asked.grants] == ["allow git: diff.pdf.textconv=touch PWNED;"]
+    granted = permissions.granting(asked.grants)
+    assert granted.decide("bash", {"command": "git diff"}).action is Action.ALLOW
+    subprocess.run(["git", "-C", repo, "config", "diff.pdf.textconv", "touch MORE;"], check=True)
+    assert granted.decide("bash", {"command": "git diff"}).action is Action.ASK
+    for rules, action in ((["bash: git *"], Action.ASK), (["bash: *"], Action.ALLOW)):
+        given = permissions.granting(policy.given(Action.ALLOW, rules))
+        assert given.decide("bash", {"command": "cd pkg && env git diff"}).action is action
     assert permissions.decide("bash", {"command": "ls"}).action is Action.ALLOW
 
 

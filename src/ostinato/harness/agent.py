@@ -7,6 +7,7 @@
                         └ ask ─► permitted? ─► instructions, tool ─► observation ─► ask ─► …
 """
 
+import asyncio
 import time
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,7 +17,7 @@ from ostinato.harness.client import Ask, ContextExceeded, GatewayRefused, Gatewa
 from ostinato.harness.conversation import INTERRUPTED, PLAN, Call, Conversation, Outcome, call_of
 from ostinato.harness.errors import NotPermitted
 from ostinato.harness.execute import Executor, ToolResult
-from ostinato.harness.permissions.rules import ALLOW_ALL, Action, Permissions
+from ostinato.harness.permissions.rules import ALLOW_ALL, Action, Judgement, Permissions
 from ostinato.harness.profiles.profile import profile
 from ostinato.harness.profiles.prompt import USAGE
 from ostinato.harness.providers.base import NONE, Providers
@@ -305,9 +306,9 @@ class Agent:
         """Return the refusal that the model reads when the call may not run; None when it may."""
         if call.meant.error is not None:
             return None
-        judged = conversation.permissions.decide(call.tool, call.meant.arguments)
-        why = f"by {judged.reason}"
-        if judged.action is Action.ASK:
+        permissions, answered = conversation.permissions, set[str]()
+        judged = await _judged(permissions, call)
+        while judged.action is Action.ASK and not answered.issuperset(judged.asks):
             request = PermissionRequest(
                 call_id=call.id,
                 tool=call.tool,
@@ -317,12 +318,13 @@ class Agent:
                 reason=judged.reason,
             )
             grant = await self._asked(conversation, request)
-            action = Action.ALLOW if grant.permits else Action.DENY
-            judged, why = replace(judged, action=action), REFUSED.get(grant, "")
-        if judged.action is Action.ALLOW:
-            return None
-        error = NotPermitted(f"not permitted {why}")
-        return ToolResult(text=f"error: {error}", error=error)
+            if not grant.permits:
+                return _not_permitted(REFUSED[grant])
+            # While the user thought, a program may have changed what the call does, so it is judged again.
+            answered.update(judged.asks)
+            permissions = permissions.granting(judged.grants)
+            judged = await _judged(permissions, call)
+        return _not_permitted(f"by {judged.reason}") if judged.action is Action.DENY else None
 
     async def _asked(self, conversation: Conversation, request: PermissionRequest) -> Grant:
         rules = [{"tool": r.tool, "pattern": r.pattern, "action": r.action.value} for r in request.grants]
@@ -369,3 +371,15 @@ class Agent:
             id=f"{conversation.session_id}/ending",
         )
         await self._client.signal(signal)
+
+
+async def _judged(permissions: Permissions, call: Call) -> Judgement:
+    """Judge a call; where there is a repository, in a thread, since its settings are read."""
+    if not permissions.root:
+        return permissions.decide(call.tool, call.meant.arguments)
+    return await asyncio.to_thread(permissions.decide, call.tool, call.meant.arguments)
+
+
+def _not_permitted(why: str) -> ToolResult:
+    error = NotPermitted(f"not permitted {why}")
+    return ToolResult(text=f"error: {error}", error=error)

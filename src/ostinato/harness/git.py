@@ -2,27 +2,14 @@
 
 import asyncio
 import os
-import re
 import shlex
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 from ostinato.git import environment as safe_environment
+from ostinato.harness.permissions.repository import overriding
 from ostinato.harness.permissions.shell import Opaque, split
-
-LOOKING = {"status", "diff", "log"}
-"""The subcommands that people let an agent run without being asked."""
-NAMED_PROGRAMS = re.compile(
-    r"(core\.(sshcommand|gitproxy)|diff\.external|diff\..*\.(command|textconv)"
-    r"|filter\..*\.(clean|smudge|process)|remote\..*\.uploadpack)",
-    re.DOTALL,
-)
-"""The settings of a repository by which git runs a program while it only looks, and which no other setting
-undoes.
-"""
-_NESTED = {"safe.bareRepository": "explicit", "core.fsmonitor": "false"}
-_QUIET = {**_NESTED, "core.hooksPath": os.devnull, "log.showSignature": "false"}
 
 
 class GitError(Exception):
@@ -89,32 +76,17 @@ async def git(
 
 
 def guarded(command: str) -> str:
-    """Return the shell command with settings under which git, when it only looks, runs nothing that the
-    repository names.
+    """Return the shell command under the settings that keep git from obeying the repository while it looks.
 
-    A bare repository among the files is not used, no file system monitor and no hook is run, no signature is
-    checked. Where another git command stands beside it, hooks run, since people want the hooks of a commit. A
-    command without `git status`, `git diff` or `git log`, or one that cannot be read, stays as it is.
+    A command without `git status`, `git diff` or `git log`, or one that cannot be read, stays as it is.
     """
     try:
-        parts = split(command)
+        settings = overriding(split(command))
     except Opaque:
         return command
-    programs = [[word.value for word in part.program[:2]] for part in parts]
-    asked = {words[1] if len(words) > 1 else None for words in programs if words and words[0] == "git"}
-    if asked.isdisjoint(LOOKING):
+    if not settings:
         return command
-    settings = _QUIET if asked <= LOOKING else _NESTED
     words = [f"GIT_CONFIG_COUNT={len(settings)}"]
     for number, (key, value) in enumerate(settings.items()):
         words += [f"GIT_CONFIG_KEY_{number}={key}", f"GIT_CONFIG_VALUE_{number}={value}"]
     return f"export {shlex.join(words)}; {command}"
-
-
-async def named_programs(root: Path) -> list[str]:
-    """Return the settings of the repository, not of the person, by which git runs programs while it looks."""
-    listed = await git(root, "config", "--null", "--show-scope", "--list")
-    fields = listed.decode(errors="replace").split("\0")[:-1]
-    entries = zip(fields[0::2], fields[1::2], strict=True)
-    keys = {entry.partition("\n")[0] for scope, entry in entries if scope in {"local", "worktree"}}
-    return sorted(key for key in keys if NAMED_PROGRAMS.fullmatch(key))

@@ -31,7 +31,7 @@ def matches(pattern: str, shape: str) -> bool:
 
 def occurs(pattern: str, text: str) -> bool:
     """Return whether the pattern without a final ` *` stands anywhere in `text` as whole words."""
-    stretches, at = _stretches(_tokens(pattern.removesuffix(" *"))), 0
+    stretches, at = _stretches(_tokens(_readings(pattern)[-1])), 0
     for number, stretch in enumerate(stretches):
         begins = r"(?<![\w-])" if number == 0 and stretch else ""
         ends = r"(?![\w-])" if number == len(stretches) - 1 and stretch else ""
@@ -53,7 +53,9 @@ def meets(pattern: str, shape: str) -> bool:
 
 
 def _readings(pattern: str) -> list[str]:
-    return [pattern, pattern[:-2]] if pattern.endswith(" *") else [pattern]
+    """Return the pattern, and what is left without a final ` *` whose blank is not escaped."""
+    ends = re.fullmatch(r"((?:\\.|[^\\])*) \*", pattern, re.DOTALL)
+    return [pattern] if ends is None else [pattern, ends[1]]
 
 
 def _meet(one: tuple[object, ...], other: list[object]) -> bool:

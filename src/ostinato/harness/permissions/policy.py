@@ -42,14 +42,6 @@ DEFAULT = [
 """The default rules: files are read and edited freely, since every edit can be undone; commands are asked."""
 
 
-def asking_git(settings: Sequence[str]) -> list[Rule]:
-    """Return rules under which git is asked, too, for a repository whose settings name programs that git
-    runs.
-    """
-    looking = [pattern for pattern in LOOKING if pattern.startswith("git ")] if settings else []
-    return _rules(Action.ASK, *(("bash", pattern) for pattern in looking))
-
-
 def keeping_programs(root: Path) -> list[Rule]:
     """Return rules that keep edits out of folders of the repository in which the shell looks for programs.
 
@@ -103,12 +95,12 @@ def given(action: Action, texts: Sequence[str]) -> list[Rule]:
 
 def _check_tool(tool: str, where: str) -> None:
     """Refuse a rule about an unknown tool, which would have no effect without a word."""
-    known = [*CATALOGUE, "mcp__"]
-    if not any(patterns.meets(tool, name if name in CATALOGUE else name + UNKNOWN) for name in known):
+    known = [*CATALOGUE, "git", "mcp__"]
+    if not any(patterns.meets(tool, name + UNKNOWN if name == "mcp__" else name) for name in known):
         tools = ", ".join(CATALOGUE)
         raise ConfigError(
             f"{where}: there is no tool {tool!r}; write it as TOOL: PATTERN, like 'bash: make *', "
-            f"where TOOL is one of {tools}, mcp__SERVER__NAME, or a pattern of them"
+            f"where TOOL is one of {tools}, git, mcp__SERVER__NAME, or a pattern of them"
         )
 
 

@@ -12,6 +12,7 @@ next one literally, and a final ` *` also matches nothing. Patterns match
 | other tools | their arguments as JSON |
 
 A command counts as allowed when every part of it is. `cd` to a directory within the repository needs no rule.
+What git would run because the repository's settings name it needs rules for the tool `git`, over `key=value`.
 """
 
 import itertools
@@ -24,6 +25,7 @@ from typing import Any
 
 from ostinato.harness.errors import ToolError
 from ostinato.harness.permissions import patterns, views
+from ostinato.harness.permissions.repository import Repository, overriding
 from ostinato.harness.permissions.shell import UNKNOWN, Opaque, Redirection, WordPart, split
 from ostinato.harness.tools import paths
 from ostinato.harness.tools.apply_patch import parse
@@ -47,6 +49,7 @@ STATEFUL |= {
 """The commands that may change what later ones mean; beside one of them only the whole text is granted."""
 PATHED = {"read", "ls", "grep", "glob", "semantic_search"}
 CHANGING = {"write", "edit", "apply_patch"}
+OF_GIT = " (a setting of this repository by which git runs a program)"
 MOST_PLACES = 8
 Arguments = Mapping[str, Any]
 
@@ -130,14 +133,23 @@ class _Subject:
     surely: tuple[tuple[str, str], ...] = ()
     maybe: tuple[str, ...] = ()
     mentions: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    """The shapes of the files that a command may write to, since they are among its words."""
     opaque: bool = False
+    unread: bool = False
+    """True for a text of which the programs cannot be read, so that any denied command may be among them."""
+    settings: bool = False
+    """True for a file that git reads as settings, which no pattern covers."""
 
     def covered(self, rule: Rule, need: _Need) -> bool:
+        everything = rule.names("bash") and rule.pattern == "*"
+        if self.tool == "git" and everything:
+            return True
         if not any(rule.names(name) for name in _names(self.tool)):
             return False
         if rule.exact:
             return rule.matches(need.text) or any(rule.matches(whole) for whole in self.wholes)
-        return rule.matches(need.shape) and (not self.opaque or rule.pattern == "*")
+        return rule.matches(need.shape) and not self.settings and (not self.opaque or rule.pattern == "*")
 
     def denied(self, rule: Rule) -> bool:
         """Return whether the rule names something that surely happens."""
@@ -150,10 +162,15 @@ class _Subject:
 
     def suspected(self, rule: Rule) -> bool:
         """Return whether the rule names something that may happen."""
-        runs = self.maybe if rule.names("bash") else ()
-        return any(patterns.meets(rule.pattern, shape) for shape in (*self._named_by(rule), *runs)) or (
-            rule.names("bash") and any(patterns.occurs(rule.pattern, text) for text in self.mentions)
-        )
+        shapes = list(self._named_by(rule))
+        if rule.names("bash"):
+            shapes += self.maybe
+            if self.unread or any(patterns.occurs(rule.pattern, text) for text in self.mentions):
+                return True
+        if rule.names("edit") or rule.names("write"):
+            known = rule.pattern.startswith("*")
+            shapes += [shape for shape in self.files if not (known and UNKNOWN in shape)]
+        return any(patterns.meets(rule.pattern, shape) for shape in shapes)
 
     def _named_by(self, rule: Rule) -> list[str]:
         """Yield the shapes that surely happen, of the tools that the rule is about."""
@@ -176,16 +193,16 @@ class Permissions:
 
     def decide(self, tool: str, arguments: Arguments) -> Judgement:
         """Decide whether a call may run. It never raises: a text that cannot be read is asked as a whole."""
-        subjects, reason = self._subjects(tool, arguments)
+        subjects, reason = self._subjects(tool, arguments, Repository(self.root))
         denying = next((rule for subject in subjects for rule in self._denials(subject)), None)
         if denying is not None:
             return Judgement(action=Action.DENY, reason=f"the rule `{denying}`")
         asked = [subject for subject in subjects if not self._allowed(subject)]
         if not asked:
             return Judgement(action=Action.ALLOW)
-        shown = tuple(dict.fromkeys(subject.wholes[0] for subject in asked))
-        grants = tuple(Rule.exactly(tool, text) for text in shown)
-        return Judgement(action=Action.ASK, asks=shown, grants=grants, reason=reason)
+        shown = dict.fromkeys(f"{each.wholes[0]}{OF_GIT * (each.tool == 'git')}" for each in asked)
+        grants = dict.fromkeys(Rule.exactly(each.tool, each.wholes[0]) for each in asked)
+        return Judgement(action=Action.ASK, asks=tuple(shown), grants=tuple(grants), reason=reason)
 
     def _denials(self, subject: _Subject) -> Iterator[Rule]:
         return (rule for rule in self._denying() if subject.denied(rule))
@@ -197,30 +214,46 @@ class Permissions:
         deciding = [self._last(subject, need) for need in subject.needs]
         if any(rule is None or rule.action is not Action.ALLOW for rule in deciding):
             return False
-        if subject.opaque or all(rule is not None and rule.exact for rule in deciding):
+        if all(rule is not None and rule.exact for rule in deciding):
             return True
         return not any(subject.suspected(rule) for rule in self._denying())
 
     def _last(self, subject: _Subject, need: _Need) -> Rule | None:
         return next((rule for rule in reversed(self.rules) if subject.covered(rule, need)), None)
 
-    def _subjects(self, tool: str, arguments: Arguments) -> tuple[list[_Subject], str]:
+    def _subjects(
+        self, tool: str, arguments: Arguments, repository: Repository
+    ) -> tuple[list[_Subject], str]:
         """Return the subjects that need permission, and the reason when the text is read as a whole."""
         if tool != "bash":
-            return [_named(tool, names) for names in self._named(tool, arguments)], ""
+            return [_named(tool, names, repository) for names in self._named(tool, arguments)], ""
         command = str(arguments.get("command", ""))
         try:
             parts = split(command)
         except Opaque as error:
-            return [_opaque(command)], str(error)
+            return [_opaque(command, unread=True)], str(error)
         acting = [part for part in parts if not self._enters(part)]
         places = self._places(part for part in parts if self._enters(part))
         if not parts or len(places) > MOST_PLACES or any(map(self._leaves, places)):
             return [_opaque(command)], ""
+        settings = self._settings(acting, places, repository)
         if any(_is_stateful(part) for part in acting) and len(parts) > 1:
             seen = tuple(view for part in acting for view in self._surely(part, places))
-            return [_opaque(command, seen)], "an early part changes what later ones do"
-        return [self._command(part, command, places) for part in acting], ""
+            return [
+                _opaque(command, seen, unread=True),
+                *settings,
+            ], "an early part changes what later ones do"
+        return [*(self._command(part, command, places, repository) for part in acting), *settings], ""
+
+    def _settings(self, acting: list[WordPart], places: list[str], repository: Repository) -> list[_Subject]:
+        """Return the subjects of the programs that git would run because the repository names them."""
+        running = [part for part in acting if any(map(_is_git, views.certain(part)))]
+        if not running:
+            return []
+        words = {name for part in running for name in self._files(part, places) if UNKNOWN not in name}
+        found = repository.programs([*places, *words], overriding(acting))
+        texts = dict.fromkeys(found)
+        return [_Subject(tool="git", needs=(_Need(text=text, shape=text),), wholes=(text,)) for text in texts]
 
     def _named(self, tool: str, arguments: Arguments) -> list[tuple[str, ...]]:
         """Yield the names of each file that a tool other than `bash` touches."""
@@ -231,13 +264,16 @@ class Permissions:
             return [paths.names(str(arguments.get("path", ".")), self.root)]
         return [(json.dumps(dict(arguments), sort_keys=True, ensure_ascii=False, default=str),)]
 
-    def _command(self, part: WordPart, command: str, places: list[str]) -> _Subject:
+    def _command(self, part: WordPart, command: str, places: list[str], repository: Repository) -> _Subject:
         """Return the subject of a part of `command` that runs in one of the `places`."""
         opened = [each for each in part.redirections if each.word is not None]
         words = [_Need(text=part.command, shape=part.shape)] if part.words else []
         needs = (*words, *(need for each in opened for need in self._opens(each, places)))
         elsewhere = len(places) > 1 and any(each.writes for each in opened)
-        foreign = _runs_git(part) and any(paths.repository_below(place, self.root) for place in places)
+        foreign = _is_git(part.command) and any(paths.repository_below(place, self.root) for place in places)
+        files = () if views.only_reads(part) else tuple(self._files(part, places))
+        written = [need.shape[2:] for need in needs if need.shape.startswith("> ")]
+        settings = any(repository.reads(name) for name in (*files, *written) if UNKNOWN not in name)
         return _Subject(
             tool="bash",
             needs=needs or (_Need(text=part.text, shape=part.text),),
@@ -245,8 +281,17 @@ class Permissions:
             surely=tuple(self._surely(part, places)),
             maybe=tuple(views.tails(part)),
             mentions=tuple(views.lines(part)),
-            opaque=foreign,
+            files=files,
+            opaque=foreign or settings,
         )
+
+    def _files(self, part: WordPart, places: list[str]) -> Iterator[str]:
+        """Yield the shapes of the files that a part may name, of which the beginning is known."""
+        for text in dict.fromkeys(views.operands(part)):
+            known, unknown, _ = text.partition(UNKNOWN)
+            if known and "\0" not in known:
+                for place in places:
+                    yield from (f"{name}{unknown}" for name in paths.names(known, self.root, place))
 
     def _surely(self, part: WordPart, places: list[str]) -> Iterator[tuple[str, str]]:
         yield from (("bash", text) for text in (part.text, *views.certain(part)))
@@ -272,7 +317,7 @@ class Permissions:
         plain = not any(name.startswith(("/", "-", "..")) for name in names) and ".." not in values[1].split(
             "/"
         )
-        return plain and not any(self._denials(_named("bash", (part.text,))))
+        return plain and not any(self._denials(_named("bash", (part.text,), Repository(""))))
 
     def _places(self, entering: Iterable[WordPart]) -> list[str]:
         """Return the directories in which a part may run, since each `cd` may have happened or failed."""
@@ -292,11 +337,13 @@ def _names(tool: str) -> tuple[str, ...]:
     return (tool, "edit") if tool in CHANGING else (tool,)
 
 
-def _named(tool: str, names: tuple[str, ...]) -> _Subject:
+def _named(tool: str, names: tuple[str, ...], repository: Repository) -> _Subject:
     """Return the subject of a file with one name, or with two, which are then shown and granted together."""
     whole = names[0] if len(names) == 1 else f"{names[0]} (really {names[-1]})"
     needs = tuple(_Need(text=name if len(names) == 1 else whole, shape=name) for name in names)
-    return _Subject(tool=tool, needs=needs, wholes=(whole,))
+    settings = tool in CHANGING and any(map(repository.reads, names))
+    shown = f"{whole} (git reads or runs it)" if settings else whole
+    return _Subject(tool=tool, needs=needs, wholes=(shown,), settings=settings)
 
 
 def changed_by(tool: str, arguments: Arguments) -> Iterator[str]:
@@ -318,17 +365,17 @@ def touched(tool: str, arguments: Arguments, *, root: str) -> list[str]:
     return [inside(path, root) for path in changed_by(tool, arguments)]
 
 
-def _opaque(command: str, surely: tuple[tuple[str, str], ...] = ()) -> _Subject:
+def _opaque(command: str, surely: tuple[tuple[str, str], ...] = (), *, unread: bool = False) -> _Subject:
     need = _Need(text=command, shape=command)
-    return _Subject(tool="bash", needs=(need,), wholes=(command,), surely=surely, opaque=True)
+    return _Subject(tool="bash", needs=(need,), wholes=(command,), surely=surely, opaque=True, unread=unread)
 
 
 def _is_stateful(part: WordPart) -> bool:
     return not part.program or part.program[0].value in STATEFUL
 
 
-def _runs_git(part: WordPart) -> bool:
-    return bool(part.program) and posixpath.basename(part.program[0].value or "") == "git"
+def _is_git(command: str) -> bool:
+    return posixpath.basename(command.partition(" ")[0]).lower().startswith("git")
 
 
 ALLOW_ALL = Permissions([Rule(tool="*", pattern="*", action=Action.ALLOW)])

@@ -20,7 +20,7 @@ from ostinato.harness.agent import Agent, HarnessConfig
 from ostinato.harness.client import GatewayClient, GatewayRefused, GatewayUnavailable, Reply
 from ostinato.harness.conversation import Call, Conversation, Edit, Outcome
 from ostinato.harness.execute import ToolResult
-from ostinato.harness.git import named_programs, worktree
+from ostinato.harness.git import worktree
 from ostinato.harness.permissions import policy
 from ostinato.harness.permissions.rules import Permissions, Rule
 from ostinato.harness.providers import mcp, mcp_config
@@ -110,8 +110,7 @@ class Workbench:
         Raises GitError without a working tree, ConfigError for unusable rules, LogError, SandboxError.
         """
         root = await worktree(options.directory)
-        naming = await named_programs(root)
-        own = [*policy.DEFAULT, *policy.asking_git(naming), *policy.keeping_programs(root)]
+        own = [*policy.DEFAULT, *policy.keeping_programs(root)]
         rules = [*own, *policy.load(policy.file()), *options.rules]
         checkpoints = await Checkpoints.open(root, options.sessions.directory.parent / "checkpoints")
         bench = cls(options, root, checkpoints, await EditJournal.of(root))
@@ -119,8 +118,6 @@ class Workbench:
             Spec(repo=root, limits=LIMITS, environment=_environment())
         )
         bench.permissions = Permissions([*rules, *await checkpoints.unkept()], root=str(root))
-        if naming:
-            bench.notices.append(f"git asks first, since this repository names programs: {', '.join(naming)}")
         bench.config = await bench._fitted()
         providers = await bench._providers()
         bench._agent = Agent(
