@@ -6,6 +6,7 @@ Covers extras.py.
 import argparse
 import json
 import os
+import shlex
 import subprocess
 import venv
 from collections.abc import Iterator
@@ -172,4 +173,4 @@ def test_a_command_works_or_names_its_extra_in_one_sentence(told: dict[str, tupl
 
 def test_the_advice_names_extras_that_there_are() -> None:
     assert set(extras.EXTRAS.values()) <= EXTRAS
-    assert extras.install("practice") == f"pip install -e '{ROOT}[practice]'"
+    assert extras.install("practice") == f"pip install -e {shlex.quote(f'{ROOT}[practice]')}"

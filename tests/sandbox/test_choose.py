@@ -6,7 +6,7 @@ Covers sandbox/config.py.
 import pytest
 
 from ostinato.sandbox.backends.namespaces import launcher
-from ostinato.sandbox.base import SandboxError, UnavailableError
+from ostinato.sandbox.base import MachineRefusesError, SandboxError
 from ostinato.sandbox.choose import choose_backend
 
 
@@ -35,7 +35,7 @@ async def test_where_the_kernel_refuses_auto_falls_back_and_logs_the_reason(
     backend = await choose_backend("auto")
     assert backend.name == "process"
     assert "no sandbox boundary" in caplog.text and "it was refused" in caplog.text
-    with pytest.raises(UnavailableError, match="name a weaker backend"):
+    with pytest.raises(MachineRefusesError, match="name a weaker backend"):
         await choose_backend("ns")
 
 
@@ -53,7 +53,7 @@ async def test_no_other_failure_makes_the_sandbox_weaker(
     monkeypatch.setattr(launcher, "_START", start)
     with pytest.raises(SandboxError, match=reason) as caught:
         await choose_backend("auto")
-    assert not isinstance(caught.value, UnavailableError)
+    assert not isinstance(caught.value, MachineRefusesError)
 
 
 async def test_a_missing_package_makes_no_sandbox_weaker(monkeypatch: pytest.MonkeyPatch) -> None:

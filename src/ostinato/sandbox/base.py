@@ -28,7 +28,7 @@ class ChangesError(SandboxError):
     """Changes that are too large, or that no repository can take; the code in the sandbox is at fault."""
 
 
-class UnavailableError(SandboxError):
+class MachineRefusesError(SandboxError):
     """This machine refuses what a backend is made of, as a kernel does that has no namespaces for us.
 
     For this reason alone `auto` goes on with a weaker backend. A missing package, a start that broke off or a

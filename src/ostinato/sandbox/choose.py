@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ostinato import extras
 from ostinato.sandbox.backends.process.backend import ProcessBackend
-from ostinato.sandbox.base import Backend, SandboxError, Spec, UnavailableError
+from ostinato.sandbox.base import Backend, MachineRefusesError, SandboxError, Spec
 from ostinato.sandbox.config import SandboxConfig
 from ostinato.sandbox.egress.setting import LettingBackend, policy
 from ostinato.sandbox.foreign import settings
@@ -82,12 +82,12 @@ async def _containers(program: str, config: SandboxConfig) -> Backend:
 
 def _need_program(name: str) -> None:
     if shutil.which(name) is None:
-        raise UnavailableError(f"there is no {name} on the search path")
+        raise MachineRefusesError(f"there is no {name} on the search path")
 
 
 def _need_linux(what: str) -> None:
     if sys.platform != "linux":
-        raise UnavailableError(f"{what} need Linux, this is {sys.platform}; use the process backend")
+        raise MachineRefusesError(f"{what} need Linux, this is {sys.platform}; use the process backend")
 
 
 KINDS = {
@@ -136,8 +136,8 @@ _FALL_BACK_WARNINGS = {
 async def choose_backend(want: SandboxConfig | str = "auto") -> Backend:
     """Return a backend by its settings, or its name alone; for `auto`, namespaces, else the next best.
 
-    Only where this machine refuses the better one (UnavailableError) is a weaker one taken, and the reason is
-    logged. Raises SandboxError for a backend that does not work here, ValueError for an unknown name.
+    A weaker one is taken only where this machine refuses the better one (MachineRefusesError), and the reason
+    is logged. Raises SandboxError for a backend that does not work here, ValueError for an unknown name.
     """
     config = SandboxConfig(backend=want) if isinstance(want, str) else want
     egress = policy(config.egress)
@@ -160,7 +160,7 @@ async def _choose(config: SandboxConfig) -> Backend:
     for name, warning in _FALL_BACK_WARNINGS.items():
         try:
             return await probe(KINDS[name], config)
-        except UnavailableError as error:
+        except MachineRefusesError as error:
             log.warning(warning, error)
     return await probe(KINDS["process"], config)
 

@@ -9,9 +9,9 @@ from typing import Any
 from ostinato.sandbox.base import (
     ChangesError,
     EndedWithinError,
+    MachineRefusesError,
     SandboxError,
     SandboxPathError,
-    UnavailableError,
 )
 from ostinato.sandbox.protocol import frames
 
@@ -21,7 +21,7 @@ _ERRORS: Mapping[str, type[Exception]] = {
     error.__name__: error
     for error in (
         *(FileNotFoundError, IsADirectoryError, NotADirectoryError),
-        *(SandboxError, SandboxPathError, ChangesError, EndedWithinError, UnavailableError),
+        *(SandboxError, SandboxPathError, ChangesError, EndedWithinError, MachineRefusesError),
     )
 }
 

@@ -15,7 +15,7 @@ from typing import Any
 from ostinato import extras
 from ostinato.sandbox.backends.agent_sandbox import GRACE_S
 from ostinato.sandbox.backends.environment import command_environment
-from ostinato.sandbox.base import EndedWithinError, SandboxError, UnavailableError
+from ostinato.sandbox.base import EndedWithinError, MachineRefusesError, SandboxError
 from ostinato.sandbox.linux import cgroup
 from ostinato.sandbox.protocol.connection import AgentConnection, ConnectionLostError
 from ostinato.sandbox.protocol.order import MAX_REQUEST, Order
@@ -53,8 +53,8 @@ class ZygoteProcess:
     async def start(cls, confinement: str) -> "ZygoteProcess":
         """Start a zygote with the confinement `ns` or `landlock`, and wait until it is ready.
 
-        Raises UnavailableError with the reason where this machine refuses it, SandboxError when it cannot run
-        for another reason, such as a package that is missing.
+        Raises MachineRefusesError with the reason where this machine refuses it, SandboxError when it cannot
+        run for another reason, such as a package that is missing.
         """
         if find_spec("pytest") is None:
             raise SandboxError(extras.sentence("pytest", "a sandbox"))
@@ -87,7 +87,7 @@ class ZygoteProcess:
         }
         packet = json.loads(data) if data else ended
         if "error" in packet:
-            kind = UnavailableError if packet["refused"] else SandboxError
+            kind = MachineRefusesError if packet["refused"] else SandboxError
             raise kind(
                 f"sandboxes cannot be started here: {packet['error']}; mend that, or name a weaker backend"
             )
