@@ -215,12 +215,12 @@ async def session(lessons: int = LESSONS) -> dict[str, float]:
         async with open_workshop(run_config, run, Show(Console(quiet=True))) as shop:
             site = await serve_scripted(ScriptedEngine(policy), secret=shop.services.secret)
             shop.put_arm(Arm(name="teacher", version=TEACHER_VERSION, share=0.0, engines=(site.url,)))
-            runner = shop.runner(shop.client("teacher", "teacher"))
-            given = Lessons(runner, policy, Ledger(shop.store), run.tasks / "lessons", 4)
-            problems, rng = stream(run_config, "lessons"), random.Random(0)
-            await given.give(lambda: next(problems), 4, 1, rng)  # warm
+            runners = {"core": shop.runner(shop.client("teacher", "teacher"))}
+            given = Lessons(runners, policy, Ledger(shop.store), run.tasks / "lessons", 4)
+            problems = stream(run_config, "lessons")
+            await given.give(lambda: next(problems), 4, 1, 0)  # warm
             before, sessions = spent(cpu), given.sessions
-            await given.give(lambda: next(problems), lessons, 2, rng)
+            await given.give(lambda: next(problems), lessons, 2, 0)
             parts, sessions = spent(cpu) - before, given.sessions - sessions
             turns = [shop.store.turns(each.id) for each in shop.store.sessions(source=Source.TEACHER)]
             await site.close()

@@ -4,7 +4,6 @@ that a failure of ours spoils is given again.
 Covers demo/developers.py and loop/stages/teacher.py.
 """
 
-import random
 from functools import partial
 from pathlib import Path
 
@@ -49,7 +48,7 @@ async def test_a_lesson_is_not_given_on_a_task_that_was_shown_before(tmp_path: P
             {"core": shop.runner(shop.client("teacher", "teacher"))}, policy, ledger, tmp_path / "tasks", 4
         )
         drawn = iter([problem(known), problem(other)])
-        await lessons.give(lambda: next(drawn), 1, 2, random.Random(0))
+        await lessons.give(lambda: next(drawn), 1, 2, 0)
         await site.close()
         assert {s.task_id for s in shop.store.sessions(source=Source.TEACHER)} == {other.id}
         assert lessons.sessions == 2 and not ledger.reserve(other.key)
@@ -78,11 +77,11 @@ async def test_a_lesson_that_a_failure_of_ours_spoils_is_given_again_or_left_out
         runner = shop.runner(shop.client("teacher", "teacher"))
         lessons = Lessons({"core": runner}, policy, ledger, tmp_path / "tasks", 1)
         drawn = iter([problem(generate("fix", "train", seed)) for seed in range(9)])
-        await lessons.give(lambda: next(drawn), 1, 2, random.Random(0))
+        await lessons.give(lambda: next(drawn), 1, 2, 0)
         assert (lessons.sessions, lessons.void, lessons.left_out) == (2, 1, 0)
         backend.times = 1 + RETRIES
         with pytest.raises(SandboxError, match=r"1 demonstrations stayed void .* at most 0 may be left out"):
-            await lessons.give(lambda: next(drawn), 1, 1, random.Random(0))
+            await lessons.give(lambda: next(drawn), 1, 1, 0)
         await site.close()
         shown = shop.store.sessions(source=Source.TEACHER)
         ledger.account_sessions([session.id for session in shown], State.TRAINED)
