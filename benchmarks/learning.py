@@ -1,6 +1,7 @@
 """The gains of practice and of the live cycle: the whole circle for several seeds, on tasks never practised.
 
     python -m benchmarks.learning [--seeds 1 2 3] [--directory runs/learning] [--json]
+    python -m benchmarks.learning --demo --seeds 1 2 3 4 5 --json      # the demo as it ships
     python -m benchmarks.learning --peer trl …    (see benchmarks/learning_trl.py)
 
 Each seed is one `ostinato demo` in its own folder. A folder with a report is read, not run again; a run
@@ -14,6 +15,10 @@ over seeds has Student's t-interval for the mean of as many runs. The A/B's boun
 side at the level its verdict states. `machine` and `cpu_s` describe this run of the benchmark; a seed's own
 `wall_s` and `cpu_s` come from its report, whose `cpu_s` leaves out what ran before it was resumed. `origin`
 says whether the report was `read`, `resumed` or `run` here.
+
+`--demo` runs the demo with its own held-out tasks and passes. Its JSON has at the top `gain_low` (the least
+lower bound of the seeds' gains on `seeds`, in points), `intervals` (each seed's gain in points), `n` (tasks
+of that split), and `cpu_s` and `wall_s` (the most of any seed, in place of this program's own).
 """
 
 import argparse
@@ -47,22 +52,21 @@ class LearningError(RuntimeError):
     """The run of a seed failed, or its folder holds something else."""
 
 
-def turn(seed: int, directory: Path) -> str:
+def turn(seed: int, directory: Path, settings: Sequence[str]) -> str:
     """Run the demo of a seed unless its report exists; return the origin of the report."""
     if (directory / "report.json").exists():
         return "read"
     resumed = (directory / "stages").exists()
-    status = demo(seed, directory)
+    status = demo(seed, directory, settings)
     if status:
         raise LearningError(f"seed {seed}: `ostinato demo` ended with {status}: see {directory}/logs")
     return "resumed" if resumed else "run"
 
 
-def demo(seed: int, directory: Path) -> int:
+def demo(seed: int, directory: Path, settings: Sequence[str]) -> int:
     """Run the demo to its end, with progress on stderr; return the exit status."""
     command = ["demo", "--seed", str(seed), "--directory", str(directory), "--json"]
-    held_out = ", ".join(f"{split} = {TASKS}" for split in HELD_OUT)
-    for setting in (f"tasks.held_out={{{held_out}}}", "bench.passes=1"):
+    for setting in settings:
         command += ["--set", setting]
     # In a session of its own it gets one signal to stop, from here, and leaves no process behind.
     with subprocess.Popen(
@@ -151,6 +155,22 @@ def smallest(rows: Sequence[Row]) -> Row:
     return {"gain": min(gain["estimate"] for gain in gains), "low": low, "n": len(rows)}
 
 
+def points(rows: Sequence[Row]) -> Row:
+    """Return the figures of several demos: gains on `seeds` in points, and the most that a seed cost."""
+    gains = [row["splits"]["seeds"]["gain"] for row in rows]
+    intervals = {
+        str(row["seed"]): {end: round(100 * gain[end], 1) for end in ("estimate", "low", "high")}
+        for row, gain in zip(rows, gains, strict=True)
+    }
+    return {
+        "gain_low": min(each["low"] for each in intervals.values()),
+        "intervals": intervals,
+        "n": rows[0]["splits"]["seeds"]["n"],
+        "cpu_s": max(row["cpu_s"] for row in rows),
+        "wall_s": max(row["wall_s"] for row in rows),
+    }
+
+
 def across(rows: Sequence[Row]) -> Row | None:
     """Return the mean gain on `seeds` over runs, with Student's t-interval; None for one run."""
     if len(rows) < 2:
@@ -198,15 +218,19 @@ def main(run: Run) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--directory", type=Path, default=Path("runs/learning"))
+    parser.add_argument("--directory", type=Path, help="the folder of the seeds' runs")
+    parser.add_argument("--demo", action="store_true", help="run the demo as it ships, whose tasks are fewer")
     parser.add_argument("--json", action="store_true", help="print JSON as well, last line of the output")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # stop as cleanly as for an interrupt
+    held_out = ", ".join(f"{split} = {TASKS}" for split in HELD_OUT)
+    settings = () if options.demo else (f"tasks.held_out={{{held_out}}}", "bench.passes=1")
+    folder = options.directory or Path("runs/learning-demo" if options.demo else "runs/learning")
     rows = []
     try:
         for seed in options.seeds:
-            directory = options.directory / f"seed-{seed}"
-            rows.append(read(seed, directory, turn(seed, directory)))
+            directory = folder / f"seed-{seed}"
+            rows.append(read(seed, directory, turn(seed, directory, settings)))
             show(rows[-1])
     except LearningError as error:
         sys.exit(f"benchmarks.learning: {error}")
@@ -221,7 +245,7 @@ def main(run: Run) -> None:
     if mean is not None:
         print(f"mean gain on seeds of a run, over {mean['n']} seeds: {signed(mean, percent=True)}, 95 %")
     figures = {"peer": "version 0", "seeds": rows, "smallest": worst, "across": mean}
-    run.finish(figures, as_json=options.json)
+    run.finish(figures | (points(rows) if options.demo else {}), as_json=options.json)
 
 
 if __name__ == "__main__":

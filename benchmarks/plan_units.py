@@ -215,12 +215,12 @@ async def session(lessons: int = LESSONS) -> dict[str, float]:
         async with open_resources(run_config, run, Show(Console(quiet=True))) as resources:
             site = await serve_scripted(ScriptedEngine(policy), secret=resources.services.secret)
             resources.put_arm(Arm(name="teacher", version=TEACHER_VERSION, share=0.0, engines=(site.url,)))
-            runner = resources.runner(resources.client("teacher", "teacher"))
-            given = Lessons(runner, policy, Ledger(resources.store), run.tasks / "lessons", 4)
-            problems, rng = stream(run_config, "lessons"), random.Random(0)
-            await given.give(lambda: next(problems), 4, 1, rng)  # warm
+            runners = {"core": resources.runner(resources.client("teacher", "teacher"))}
+            given = Lessons(runners, policy, Ledger(resources.store), run.tasks / "lessons", 4)
+            problems = stream(run_config, "lessons")
+            await given.give(lambda: next(problems), 4, 1, 0)  # warm
             before, sessions = spent(cpu), given.sessions
-            await given.give(lambda: next(problems), lessons, 2, rng)
+            await given.give(lambda: next(problems), lessons, 2, 0)
             parts, sessions = spent(cpu) - before, given.sessions - sessions
             turns = [
                 resources.store.turns(each.id) for each in resources.store.sessions(source=Source.TEACHER)

@@ -4,7 +4,6 @@ that a failure of ours spoils is given again.
 Covers demo/developers.py and loop/stages/teacher.py.
 """
 
-import random
 from functools import partial
 from pathlib import Path
 
@@ -53,7 +52,7 @@ async def test_a_lesson_is_not_given_on_a_task_that_was_shown_before(tmp_path: P
             4,
         )
         drawn = iter([problem(known), problem(other)])
-        await lessons.give(lambda: next(drawn), 1, 2, random.Random(0))
+        await lessons.give(lambda: next(drawn), 1, 2, 0)
         await site.close()
         assert {s.task_id for s in resources.store.sessions(source=Source.TEACHER)} == {other.id}
         assert lessons.sessions == 2 and not ledger.reserve(other.key)
@@ -82,11 +81,11 @@ async def test_a_lesson_that_a_failure_of_ours_spoils_is_given_again_or_left_out
         runner = resources.runner(resources.client("teacher", "teacher"))
         lessons = Lessons({"core": runner}, policy, ledger, tmp_path / "tasks", 1)
         drawn = iter([problem(generate("fix", "train", seed)) for seed in range(9)])
-        await lessons.give(lambda: next(drawn), 1, 2, random.Random(0))
+        await lessons.give(lambda: next(drawn), 1, 2, 0)
         assert (lessons.sessions, lessons.void, lessons.left_out) == (2, 1, 0)
         backend.times = 1 + RETRIES
         with pytest.raises(SandboxError, match=r"1 demonstrations stayed void .* at most 0 may be left out"):
-            await lessons.give(lambda: next(drawn), 1, 1, random.Random(0))
+            await lessons.give(lambda: next(drawn), 1, 1, 0)
         await site.close()
         shown = resources.store.sessions(source=Source.TEACHER)
         ledger.account_sessions([session.id for session in shown], State.TRAINED)

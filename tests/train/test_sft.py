@@ -27,17 +27,6 @@ ROWS = [
 ]
 
 
-class Lessons:
-    """Gives all rows at the first call, nothing afterwards."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    def __call__(self) -> Sequence[Row]:
-        self.calls += 1
-        return ROWS if self.calls == 1 else ()
-
-
 CONFIG = SftConfig()
 
 
@@ -47,7 +36,7 @@ def trainer_of(decoder: Decoder, run_dir: Path) -> ChainTrainer:
 
 
 def trainer(decoder: Decoder, run_dir: Path, steps: int) -> Sft:
-    return Sft(trainer_of(decoder, run_dir), Lessons(), run_dir, Budget(steps=steps), CONFIG, vocab_size=40)
+    return Sft(trainer_of(decoder, run_dir), ROWS, run_dir, Budget(steps=steps), CONFIG, vocab_size=40)
 
 
 def never() -> bool:
@@ -88,37 +77,17 @@ def test_learns_what_the_rows_say(decoder: Decoder, tmp_path: Path) -> None:
     assert Journal(tmp_path / "sft.jsonl").lines()[-1]["step"] == 120
 
 
-def test_begins_without_rows_and_waits_for_them(decoder: Decoder, tmp_path: Path) -> None:
-    looks = 0
-
-    def rows() -> Sequence[Row]:
-        nonlocal looks
-        looks += 1
-        return ROWS if looks == 2 else ()
-
-    sft = Sft(trainer_of(decoder, tmp_path), rows, tmp_path, Budget(steps=20), CONFIG, vocab_size=40)
-    assert sft.run(never) and looks >= 2
-
-
 def test_tells_which_sessions_it_learnt_from(decoder: Decoder, tmp_path: Path) -> None:
     told: list[str] = []
-    batches = iter([ROWS[:20], ROWS[20:]])
-    sft = Sft(
-        trainer_of(decoder, tmp_path),
-        lambda: next(batches, []),
-        tmp_path,
-        Budget(steps=20),
-        CONFIG,
-        vocab_size=40,
-        trained=told.extend,
-    )
+    model, budget = trainer_of(decoder, tmp_path), Budget(steps=20)
+    sft = Sft(model, ROWS, tmp_path, budget, CONFIG, vocab_size=40, trained=told.extend)
     assert sft.run(never) and sorted(told) == sorted(f"s{i}" for i in range(30))
 
 
 def test_stops_when_told(decoder: Decoder, tmp_path: Path) -> None:
-    sft = Sft(trainer_of(decoder, tmp_path), lambda: (), tmp_path, Budget(steps=20), CONFIG, vocab_size=40)
     asked = iter([False] * 5 + [True])
-    assert not sft.run(lambda: next(asked))
+    sft = trainer(decoder, tmp_path, 20)
+    assert not sft.run(lambda: next(asked)) and sft.step == 5
 
 
 def test_a_killed_run_goes_on_from_its_last_state(decoder: Decoder, tmp_path: Path) -> None:
@@ -131,75 +100,45 @@ def test_a_killed_run_goes_on_from_its_last_state(decoder: Decoder, tmp_path: Pa
     assert second.run(never) and second.step == 250
 
 
-Chunks = Sequence[Sequence[Row]]
-SLOWLY = [ROWS[:10], ROWS[10:20], ROWS[20:]]
-AT_ONCE, BACKWARDS = [ROWS], [ROWS[::-1]]
-
-
-@pytest.mark.parametrize(
-    ("kill", "sources"),
-    [
-        *((kill, (AT_ONCE, AT_ONCE)) for kill in (0, 3, 8)),  # before the first look
-        *((kill, (AT_ONCE, SLOWLY)) for kill in (13, 16, 20)),  # between the looks at steps 8, 12 and 20
-        *((kill, (BACKWARDS, SLOWLY)) for kill in (21, 33, 40, 59, 60)),  # all that came later was noted
-    ],
-)
+@pytest.mark.parametrize("kill", [0, 3, 8, 13, 16, 20, 33, 59, 60])
 def test_killed_at_any_step_it_ends_with_the_same_weights_to_the_bit(
-    kill: int,
-    sources: tuple[Chunks, Chunks],
-    decoder: Decoder,
-    tmp_path: Path,
+    kill: int, decoder: Decoder, tmp_path: Path
 ) -> None:
-    """A new process finds other lessons in another order, and is given them as they came the first time.
-
-    `sources`: what it finds, and what a run found that was never killed.
-    """
     start = {name: tensor.clone() for name, tensor in decoder.state_dict().items()}
     told = dict[str, set[str]](killed=set(), whole=set())
 
-    def run(folder: str, chunks: Chunks, stop: Callable[[], bool] = never) -> dict[str, torch.Tensor]:
+    def run(folder: str, stop: Callable[[], bool] = never) -> dict[str, torch.Tensor]:
         decoder.load_state_dict(start)
-        source, budget = iter(chunks), Budget(steps=60)
-        Sft(
-            trainer_of(decoder, tmp_path / folder),
-            lambda: next(source, []),
+        model, config = trainer_of(decoder, tmp_path / folder), SftConfig(save_every=8)
+        sft = Sft(
+            model,
+            ROWS,
             tmp_path / folder,
-            budget,
-            SftConfig(save_every=8),
+            Budget(steps=60),
+            config,
             vocab_size=40,
             trained=told[folder].update,
-        ).run(stop)
+        )
+        sft.run(stop)
         return {name: tensor.clone() for name, tensor in decoder.state_dict().items()}
 
     asked = iter([False] * kill)
-    run("killed", SLOWLY, lambda: next(asked, True))
-    ours, theirs = run("killed", sources[0]), run("whole", sources[1])
+    run("killed", lambda: next(asked, True))
+    ours, theirs = run("killed"), run("whole")
     assert all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())
     assert told["killed"] == told["whole"] == {row.session_id for row in ROWS}
 
 
-def test_a_run_whose_lessons_are_gone_is_named(decoder: Decoder, tmp_path: Path) -> None:
-    asked = iter([False] * 20)
-    trainer(decoder, tmp_path, 60).run(lambda: next(asked, True))
-    gone = Sft(
-        trainer_of(decoder, tmp_path), lambda: ROWS[1:], tmp_path, Budget(steps=60), CONFIG, vocab_size=40
-    )
-    with pytest.raises(StateError, match=r"looks.jsonl names session 's0'"):
-        gone.run(never)
-
-
-def test_another_seed_cannot_go_on(decoder: Decoder, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("rows", "seed", "why"), [(ROWS, 1, "began with seed 0"), (ROWS[1:], 0, "other lessons")]
+)
+def test_a_run_that_began_otherwise_cannot_go_on(
+    rows: Sequence[Row], seed: int, why: str, decoder: Decoder, tmp_path: Path
+) -> None:
     trainer(decoder, tmp_path, 20).run(never)
-    with pytest.raises(StateError, match="began with seed 0"):
-        Sft(
-            trainer_of(decoder, tmp_path),
-            Lessons(),
-            tmp_path,
-            Budget(steps=20),
-            CONFIG,
-            vocab_size=40,
-            seed=1,
-        )
+    model, budget = trainer_of(decoder, tmp_path), Budget(steps=20)
+    with pytest.raises(StateError, match=why):
+        Sft(model, rows, tmp_path, budget, CONFIG, vocab_size=40, seed=seed)
 
 
 def lessons(store: Store) -> None:

@@ -137,17 +137,16 @@ class Laptop:
         yield Spend(self.sandboxes, self._here["actor_s"])
 
     def teach(self) -> Process:
-        """Lessons beside supervised fine-tuning, which never waits for them."""
+        """Lessons, then supervised fine-tuning on all of them."""
         run = self.run
         if not run.sft_steps:
             return
         yield Spend(self.agents, self._here["prepare_s"])
-        given = self.sessions(run.lessons, run.lessons_at_once, scripted=True)
+        yield self.sessions(run.lessons, run.lessons_at_once, scripted=True)
         yield Spend(self.trainer, self._here["start_s"] + self._here["load_s"])
         for _ in range(run.sft_steps):
             yield from self.step(run.sft_rows, 1.0, run.lesson)
         yield from self.publish()
-        yield given
 
     def before(self) -> Process:
         yield from self._bench(1)

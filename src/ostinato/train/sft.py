@@ -1,14 +1,15 @@
-"""Supervised fine-tuning on a teacher's sessions, while the teacher may still be giving them.
+"""Supervised fine-tuning on a teacher's sessions.
 
 ::
 
     rows ─► pool ─► batch ─► step ─► … ─► checkpoint ─► anchor published
 
-The first part of the budget trains on random spans to copy: it needs no rows, and copying is what takes
-longest to appear. A killed run goes on from its last saved state, with the batches that it would have had:
-with a budget of steps the weights are those of a run that was never killed, to the bit.
+The first part of the budget trains on random spans to copy, since copying is what takes longest to appear.
+With a budget of steps the same lessons and seed give the same weights to the bit, whichever lesson ended
+first. A killed run goes on from its last saved state, with the batches that it would have had.
 """
 
+import hashlib
 import logging
 import random
 import sys
@@ -23,14 +24,14 @@ from ostinato.train.config import Budget, SftConfig, SftProcess
 from ostinato.train.journal import Journal
 from ostinato.train.opened import opened
 from ostinato.train.process import Stop, run
-from ostinato.train.teacher import Arrivals, Pool, TeacherRows, induction_row
+from ostinato.train.teacher import Pool, TeacherRows, induction_row
 
 log = logging.getLogger(__name__)
 INDUCTION_BATCH = 64
 FLAT_UNTIL, LOWEST = 0.6, 0.05
 BATCHES_DRAWN = 4
 """Batches that are drawn together, so that rows of similar length can share one."""
-LOOK_EVERY, WAIT_S = 10, 0.1
+REPORT_EVERY = 10
 
 
 def learning_rate(config: SftConfig, step: int, used: float) -> float:
@@ -40,7 +41,7 @@ def learning_rate(config: SftConfig, step: int, used: float) -> float:
 
 
 class Sft:
-    """The fine-tuning of `trainer`'s weights. `rows` returns the rows that are new since its last call.
+    """The fine-tuning of `trainer`'s weights on `rows`: at least one, in the same order after a restart.
 
     `trained` is called with the sessions that were learnt from, as soon as they are in a saved state.
     """
@@ -48,7 +49,7 @@ class Sft:
     def __init__(
         self,
         trainer: Trainer,
-        rows: Callable[[], Sequence[Row]],
+        rows: Sequence[Row],
         run_dir: Path,
         budget: Budget,
         config: SftConfig,
@@ -59,12 +60,12 @@ class Sft:
     ) -> None:
         self._trainer = trainer
         self._config = config
-        self._arrivals = Arrivals(rows, run_dir / "looks.jsonl")
+        self._rows = rows
         self._budget = budget
         self._vocab_size = vocab_size
         self._seed = seed
         self._rng = random.Random(seed)
-        self._pool = Pool(self._rng)
+        self._pool = Pool(rows, self._rng)
         self._drawn: list[list[Row]] = []
         self._trained = trained
         self._learnt: set[str] = set()
@@ -86,6 +87,11 @@ class Sft:
             return
         if note["seed"] != self._seed:
             raise StateError(f"the run began with seed {note['seed']} and cannot go on with {self._seed}")
+        if note["lessons"] != self._lessons:
+            raise StateError(
+                "the store holds other lessons of a teacher than those that the run began with: it cannot go "
+                "on, give another --run-dir to begin again"
+            )
         for self.step in range(note["step"]):
             if self.step < note["induction"]:
                 self._spans()
@@ -94,6 +100,11 @@ class Sft:
         self.step, self._cpu_before = note["step"], note["cpu_s"]
         self._report_trained()
         log.info("going on at step %d", self.step)
+
+    @property
+    def _lessons(self) -> str:
+        """The digest of the sessions to learn from, in order."""
+        return hashlib.sha256(" ".join(row.session_id or "" for row in self._rows).encode()).hexdigest()
 
     @property
     def cpu_s(self) -> float:
@@ -107,41 +118,27 @@ class Sft:
     def run(self, stop: Stop) -> bool:
         """Train until the budget is used up; return False when `stop()` came first."""
         while self.used < 1:
-            batch = self._batch(stop)
-            if batch is None:
+            if stop():
                 return False
-            self._train_on(batch)
+            self._train_on(self._spans() if self.used < self._config.induction else self._next_drawn())
         self._save()
         return True
-
-    def _batch(self, stop: Stop) -> list[Row] | None:
-        """Return the next batch, after a wait for the first rows if need be; None when asked to stop."""
-        while not stop():
-            if self.used < self._config.induction:
-                return self._spans()
-            if batch := self._next_drawn():
-                return batch
-            time.sleep(WAIT_S)
-        return None
 
     def _spans(self) -> list[Row]:
         self._induction += 1
         return [induction_row(self._vocab_size, self._rng) for _ in range(INDUCTION_BATCH)]
 
     def _next_drawn(self) -> list[Row]:
-        """Return the next batch of lessons; empty while there are none."""
-        if not self._drawn and (not len(self._pool) or self.step % LOOK_EVERY < BATCHES_DRAWN):
-            self._pool.add(self._arrivals.at(self.step))
-        if not self._drawn and len(self._pool):
-            self._drawn = self._pool.draw(BATCHES_DRAWN, self._config.batch)
-        return self._drawn.pop() if self._drawn else []
+        """Return the next batch of lessons."""
+        self._drawn = self._drawn or self._pool.draw(BATCHES_DRAWN, self._config.batch)
+        return self._drawn.pop()
 
     def _train_on(self, rows: Sequence[Row]) -> None:
         rate = learning_rate(self._config, self.step, self.used)
         loss = self._trainer.imitate(rows, rate)
         self._learnt |= _sessions(rows)
         self.step += 1
-        if self.step % LOOK_EVERY == 0 or self.used >= 1:
+        if self.step % REPORT_EVERY == 0 or self.used >= 1:
             self._report(loss, rate)
         if self.step % self._config.save_every == 0:
             self._save()
@@ -152,8 +149,8 @@ class Sft:
             "cpu_s": self.cpu_s,
             "seed": self._seed,
             "induction": self._induction,
+            "lessons": self._lessons,
         }
-        self._arrivals.sync()
         self._trainer.save(self.step, note)
         self._report_trained()
 
@@ -167,7 +164,7 @@ class Sft:
                 "step": self.step,
                 "loss": loss,
                 "learning_rate": rate,
-                "rows": len(self._pool),
+                "rows": len(self._rows),
                 "cpu_s": self.cpu_s,
                 "used": self.used,
             }
@@ -185,7 +182,10 @@ def train(settings: SftProcess, stop: Stop) -> None:
         if not start.leads:
             return
         store = Store.open(settings.store)
-        rows = TeacherRows(store, context=start.context, observed=settings.sft.observed)
+        lessons = TeacherRows(store, context=start.context, observed=settings.sft.observed)
+        rows = lessons.read()
+        if not rows:
+            raise StateError("the store holds no session of a teacher to learn from: give lessons first")
         sft = Sft(
             start.trainer,
             rows,
@@ -194,7 +194,7 @@ def train(settings: SftProcess, stop: Stop) -> None:
             settings.sft,
             vocab_size=start.vocab_size,
             seed=settings.seed,
-            trained=rows.trained,
+            trained=lessons.trained,
         )
         if sft.run(stop):
             parent = start.meta.version or None

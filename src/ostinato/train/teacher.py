@@ -1,15 +1,12 @@
-"""Supervised rows: a teacher's sessions from the store, as they end, and random spans to copy."""
+"""Supervised rows: a teacher's sessions from the store, and random spans to copy."""
 
 import logging
 import random
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 
 from ostinato.store import Ledger, Store
-from ostinato.train.base import BEYOND_CONTEXT, StateError
+from ostinato.train.base import BEYOND_CONTEXT
 from ostinato.train.batch import Row
-from ostinato.train.journal import Journal
 from ostinato.train.samples import UntrainableError, rows_of
 from ostinato.types import Ending, Sample, Session, Source, State
 
@@ -19,8 +16,10 @@ FIRST_SIGHT_WEIGHT = 0.02
 
 
 class TeacherRows:
-    """A source of new rows: each call returns those of the teacher's sessions that ended since the last call,
-    without the sessions that a failure of ours ended.
+    """The rows of the teacher's sessions, without those that a failure of ours ended.
+
+    They come by task, and within a task as they began: the demonstrations of a task follow one another, so
+    which lesson of several at once ended first changes nothing.
 
     Sessions whose tokens do not fit together, or with a row of more than `context` tokens, are accounted
     UNTRAINABLE with the reason; the others when they are trained on. Observed tokens weigh `observed`:
@@ -35,14 +34,13 @@ class TeacherRows:
         self._source = source
         self._context = context
         self._observed = observed
-        self._returned: set[str] = set()
 
-    def __call__(self) -> list[Row]:
+    def read(self) -> list[Row]:
+        """Return all rows, in an order that the lessons alone decide."""
         ended = self._store.sessions(source=self._source, ended=True)
-        new = [session for session in ended if session.id not in self._returned]
-        self._returned |= {session.id for session in new}
-        new = [session for session in new if session.ending is not Ending.INFRASTRUCTURE]
-        return [row_of(sample, self._observed) for sample in self._samples(new)]
+        whole = [session for session in ended if session.ending is not Ending.INFRASTRUCTURE]
+        whole.sort(key=lambda session: (session.task_id or "", session.started_at, session.id))
+        return [row_of(sample, self._observed) for sample in self._samples(whole)]
 
     def trained(self, session_ids: Iterable[str]) -> None:
         """Account these sessions as trained; call it once the weights that learnt from them are on disk."""
@@ -50,9 +48,10 @@ class TeacherRows:
 
     def _samples(self, sessions: Sequence[Session]) -> list[Sample]:
         samples: list[Sample] = []
-        for id, turns in self._store.turns_of(session.id for session in sessions).items():
+        turns = self._store.turns_of(session.id for session in sessions)
+        for id in (session.id for session in sessions if session.id in turns):
             try:
-                rows = rows_of(turns)
+                rows = rows_of(turns[id])
             except UntrainableError as error:
                 self._leave_out(id, error.reason, str(error))
                 continue
@@ -66,51 +65,6 @@ class TeacherRows:
     def _leave_out(self, id: str, reason: str, detail: str) -> None:
         log.warning("left out: %s", detail)
         self._ledger.account_sessions([id], State.UNTRAINABLE, reason)
-
-
-class Arrivals:
-    """The rows of a source as they arrive, noted on disk: a resumed run gets each at the same step again.
-
-    Lessons end while they are learnt from, so the rows that a step can draw from depend on time. Every look
-    is a line in `path`; a step that is done again gets the rows of its line, even if more have arrived since.
-    """
-
-    def __init__(self, rows: Callable[[], Sequence[Row]], path: Path) -> None:
-        self._rows = rows
-        self._journal = Journal(path)
-        self._noted: dict[int, list[list[str]]] = defaultdict(list)
-        for line in self._journal.lines():
-            self._noted[line["step"]].append(line["sessions"])
-        self._waiting: dict[str, list[Row]] = {}
-
-    def at(self, step: int) -> list[Row]:
-        """Return the rows that are new at this look. Raises StateError when a noted session is missing."""
-        noted = self._noted.get(step)
-        if not noted:
-            self._take()
-            sessions = list(self._waiting)
-            self._journal.add({"step": step, "sessions": sessions})
-        else:
-            sessions = noted.pop(0)
-            if not self._waiting.keys() >= set(sessions):
-                self._take()
-        try:
-            return [row for id in sessions for row in self._waiting.pop(id)]
-        except KeyError as error:
-            raise StateError(
-                f"{self._journal.path} names session {error}, which the store does not hold: the run cannot "
-                "go on as it began, delete its folder to begin again"
-            ) from error
-
-    def sync(self) -> None:
-        """Write all looks to disk for good; a saved state relies on them."""
-        self._journal.sync()
-
-    def _take(self) -> None:
-        for row in self._rows():
-            if row.session_id is None:
-                raise ValueError("a row from a source must name its session")
-            self._waiting.setdefault(row.session_id, []).append(row)
 
 
 def row_of(sample: Sample, observed: float) -> Row:
@@ -130,22 +84,15 @@ def induction_row(vocab_size: int, rng: random.Random) -> Row:
 
 
 class Pool:
-    """All rows so far. Each is drawn once before any is drawn again; new ones are drawn first."""
+    """The rows to draw from, at least one. Each is drawn once before any is drawn again."""
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rows: Sequence[Row], rng: random.Random) -> None:
         self._rng = rng
-        self._rows: list[Row] = []
+        self._rows = rows
         self._queue: list[Row] = []
 
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def add(self, rows: Sequence[Row]) -> None:
-        self._rows += rows
-        self._queue += self._rng.sample(rows, len(rows))
-
     def draw(self, batches: int, size: int) -> list[list[Row]]:
-        """Return `batches` of `size` rows of similar length, in random order. The pool must not be empty."""
+        """Return `batches` of `size` rows of similar length, in random order."""
         while len(self._queue) < batches * size:
             self._queue = self._rng.sample(self._rows, len(self._rows)) + self._queue
         drawn = sorted((self._queue.pop() for _ in range(batches * size)), key=lambda row: row.length)

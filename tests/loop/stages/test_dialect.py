@@ -4,7 +4,6 @@ Covers loop/stages/dialect.py.
 """
 
 import json
-import random
 from pathlib import Path
 
 import pytest
@@ -100,7 +99,7 @@ async def test_lessons_are_given_under_each_profile_in_turn_and_solved(tmp_path:
         runners = {name: resources.runner(client, name) for name in names}
         lessons = Lessons(runners, policy, Ledger(resources.store), tmp_path / "tasks", 2)
         drawn = iter([problem(generate("rename", "train", seed)) for seed in range(20)])
-        await lessons.give(lambda: next(drawn), 6, 4, random.Random(3))
+        await lessons.give(lambda: next(drawn), 6, 4, 3)
         await site.close()
         sessions = resources.store.sessions(source=Source.TEACHER)
         hashes = [profile(name).hash for name in names]

@@ -55,7 +55,8 @@ class TeacherPolicy:
 class Lessons:
     """The teacher's demonstrations on practice tasks. A task that was shown before is passed over.
 
-    The demonstrations of a task are given under each profile of `runners` in turn. One that a failure of ours
+    A demonstration depends on the seed, its task and its number, and not on which one ends first. Those of a
+    task are given one after another, under each profile of `runners` in turn. One that a failure of ours
     spoils is given again in another session, at most `RETRIES` times, and then left out.
     """
 
@@ -80,21 +81,29 @@ class Lessons:
         """Demonstrations of which every attempt was spoilt."""
 
     async def give(
-        self, draw: Callable[[], Problem], lessons: int, demonstrations: int, rng: random.Random
+        self,
+        draw: Callable[[], Problem],
+        lessons: int,
+        demonstrations: int,
+        seed: int,
+        on_done: Callable[[], None] = lambda: None,
     ) -> None:
-        """Show `lessons` tasks, each of them `demonstrations` times.
+        """Show `lessons` tasks, each of them `demonstrations` times; `on_done` is called after each time.
 
         Raises SandboxError when more than MOST_LEFT_OUT of all demonstrations are left out.
         """
         self._most = int(lessons * demonstrations * MOST_LEFT_OUT)
-        await asyncio.gather(*(self._lesson(draw, demonstrations, rng) for _ in range(lessons)))
+        await asyncio.gather(*(self._lesson(draw, demonstrations, seed, on_done) for _ in range(lessons)))
 
-    async def _lesson(self, draw: Callable[[], Problem], demonstrations: int, rng: random.Random) -> None:
+    async def _lesson(
+        self, draw: Callable[[], Problem], demonstrations: int, seed: int, on_done: Callable[[], None]
+    ) -> None:
         async with self._slots:
             attempts = [[new_id() for _ in range(1 + RETRIES)] for _ in range(demonstrations)]
             task = self._next(draw, [id for ids in attempts for id in ids])
-            for ids, way in zip(attempts, cycle(self._ways), strict=False):
-                await self._demonstrate(task, ids, way, rng.random())
+            for number, (ids, way) in enumerate(zip(attempts, cycle(self._ways), strict=False)):
+                await self._demonstrate(task, ids, way, f"{seed}/{task.key}/{number}")
+                on_done()
 
     def _next(self, draw: Callable[[], Problem], sessions: Sequence[str]) -> Task:
         """Return the next task that no stage has shown and that has a solution to show."""
@@ -106,7 +115,7 @@ class Lessons:
                     return task
 
     async def _demonstrate(
-        self, task: Task, ids: Sequence[str], way: tuple[EpisodeRunner, Wording], seed: float
+        self, task: Task, ids: Sequence[str], way: tuple[EpisodeRunner, Wording], seed: str
     ) -> None:
         """Give one demonstration, in the first of the sessions `ids` that nothing of ours spoils."""
         reason = ""
