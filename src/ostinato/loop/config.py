@@ -57,7 +57,7 @@ class SourceConfig:
     path: Path | None = None
     """A Harbor task, a folder of them, or a packed dataset (`.jsonl`)."""
     kinds: Mapping[str, float] = field(default_factory=dict)
-    """The shares of the kinds of generated pebbles; without any, the five kinds of the demo."""
+    """The shares of the kinds of generated pebbles; without any, five kinds mixed."""
     weight: float = 1.0
     """The share of draws beside the weights of the other sources."""
     foreign: str = IMPORTED
