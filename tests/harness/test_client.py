@@ -12,6 +12,7 @@ from ostinato.harness.client import (
     GatewayClient,
     GatewayRefused,
     GatewayUnavailable,
+    Served,
     open_http,
 )
 from ostinato.types import Signal, SignalKind
@@ -202,7 +203,7 @@ async def test_the_context_of_the_served_model(serve, response: object, context:
         return web.json_response(response)
 
     async with GatewayClient(await serve(handler), "key") as client:
-        assert await client.context() == context
+        assert (await client.served()).context == context
 
 
 async def test_a_context_that_cannot_be_known(serve) -> None:
@@ -214,8 +215,16 @@ async def test_a_context_that_cannot_be_known(serve) -> None:
 
     async with GatewayClient(await serve(refuses), "key") as client:
         with pytest.raises(GatewayRefused, match="401"):
-            await client.context()
+            await client.served()
     for url in (await serve(rubbish), "http://127.0.0.1:1"):
         async with GatewayClient(url, "key") as client:
             with pytest.raises(GatewayUnavailable, match="did not answer"):
-                await client.context()
+                await client.served()
+
+
+def test_a_person_is_told_what_becomes_of_their_sessions() -> None:
+    whose = {"user": "ada", "organisation": "", "trained_on": False}
+    before = Served(context=0, recording=whose).notice
+    assert before and "neither trained on" in before and "`ostinato consent set yes --user ada`" in before
+    after = Served(context=0, recording=whose | {"trained_on": True}).notice
+    assert after and "may be trained on" in after and "consent set no" in after

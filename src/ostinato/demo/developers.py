@@ -17,7 +17,7 @@ from ostinato.harness.conversation import Outcome
 from ostinato.harness.episode import EpisodeRunner, Left
 from ostinato.loop.base import LiveTraffic, Period
 from ostinato.loop.config import PEOPLE, live_definition
-from ostinato.loop.people import PeopleTraffic, consent_hint
+from ostinato.loop.people import PeopleTraffic, recording_notice
 from ostinato.loop.run import START
 from ostinato.loop.stages.problems import stream
 from ostinato.loop.workshop import Workshop
@@ -68,8 +68,7 @@ def live_traffic(shop: Workshop) -> LiveTraffic:
     live = shop.config.live
     if live.developers == PEOPLE:
         shop.show.say(f"people work at {shop.url}: with their keys, or OSTINATO_KEY={shop.key_of_a_person()}")
-        if hint := consent_hint(shop.store, shop.run.store):
-            shop.show.say(hint)
+        shop.show.say(recording_notice(shop.store, shop.run.store))
         tokenizer = load_renderer(shop.run.checkpoint(START)).tokenizer
         return PeopleTraffic(shop.store, tokenizer, shop.show, definition=live_definition(live))
     return SimulatedTraffic(shop, live.developers)

@@ -10,7 +10,7 @@ from ostinato.config import load
 from ostinato.gateway.config import GatewayServerConfig
 from ostinato.loop.config import RunConfig
 from ostinato.loop.folder import RunError, owned
-from ostinato.loop.people import consent_hint
+from ostinato.loop.people import recording_notice
 from ostinato.loop.run import START, Run
 from ostinato.loop.seen.beside import Beside, dashboard_beside
 from ostinato.loop.services import Services
@@ -51,8 +51,7 @@ async def _serve(run: Run, port: int, aliases: Sequence[str], console: Console, 
         console.print(f"serving version {deployed.version}; in a git repository run:\n")
         console.print(f"  export OSTINATO_URL={gateway.url} OSTINATO_KEY={_new_key(store)}", soft_wrap=True)
         console.print('  ostinato code "fix calc.py"\n')
-        if hint := consent_hint(store, run.store):
-            console.print(f"{hint}\n", markup=False, highlight=False, soft_wrap=True)
+        console.print(recording_notice(store, run.store), markup=False, highlight=False, soft_wrap=True)
         console.print(beside.words, soft_wrap=True)
         await services.guard(asyncio.Event().wait())
     return 0

@@ -208,10 +208,13 @@ class Workbench:
         """Return the limits, with the context of the served model. A gateway that is away, or that knows
         nothing of this key, says so to the first prompt."""
         try:
-            context = await asyncio.wait_for(self._client.context(), FAREWELL_S)
+            served = await asyncio.wait_for(self._client.served(), FAREWELL_S)
         except (TimeoutError, GatewayUnavailable, GatewayRefused):
             return self._options.config
-        return replace(self._options.config, max_context=context) if context else self._options.config
+        if served.notice is not None:
+            self.notices.append(served.notice)
+        context = served.context or self._options.config.max_context
+        return replace(self._options.config, max_context=context)
 
     async def _providers(self) -> Providers:
         url, key = os.environ.get("OSTINATO_SEARCH_URL"), self._options.key
