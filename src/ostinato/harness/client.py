@@ -105,40 +105,6 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
-    """What a gateway says of its model, and of what it does with the sessions of a key.
-
-    >>> Served(context=4096).notice
-    """
-
-    context: int
-    """The most tokens of prompt and completion that the model reads; 0 where the gateway does not say."""
-    recording: Mapping[str, Any] | None = None
-    """The user of the key, the organisation, and whether their sessions may be trained on; None where the
-    gateway does not say."""
-
-    @property
-    def notice(self) -> str | None:
-        """Return what a person should know before the first prompt, in one line."""
-        if self.recording is None:
-            return None
-        whose = [
-            f"--{name} {self.recording[name]}"
-            for name in ("organisation", "user")
-            if self.recording.get(name)
-        ]
-        granted = self.recording.get("trained_on") is True
-        trained = (
-            "may be trained on and read by others" if granted else "are neither trained on nor read by others"
-        )
-        change = " ".join(["ostinato consent set", "no" if granted else "yes", *whose])
-        return (
-            "the gateway records your sessions; you and its operator may read them; they "
-            f"{trained} (`{change}` where the record is changes that for new sessions)"
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
     """One request for a reply.
 
@@ -250,21 +216,16 @@ class GatewayClient:
         """Post one signal; posting it again is harmless. Raises GatewayUnavailable, GatewayRefused."""
         await self._post("/feedback", json.dumps(to_json(signal)).encode(), {})
 
-    async def served(self) -> Served:
-        """Return what the gateway says of the model and of this key. It asks once, without patience: raises
-        GatewayRefused, GatewayUnavailable.
+    async def served(self) -> dict[str, Any]:
+        """Return what the gateway says of the model, such as `max_model_len`, and of what it records for this
+        key. It asks once, without patience: raises GatewayRefused, GatewayUnavailable.
         """
         try:
             async with self._open("/v1/models/ostinato", None, {}) as response:
                 model = await response.json()
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise GatewayUnavailable(f"{self._base_url} did not answer: {error}") from error
-        model = model if isinstance(model, dict) else {}
-        context, recording = model.get("max_model_len"), model.get("recording")
-        return Served(
-            context=context if isinstance(context, int) else 0,
-            recording=recording if isinstance(recording, dict) else None,
-        )
+        return model if isinstance(model, dict) else {}
 
     async def _post(self, path: str, body: bytes, headers: dict[str, str]) -> bytes:
         async def once() -> bytes:

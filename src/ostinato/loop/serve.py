@@ -28,7 +28,6 @@ async def serve(directory: Path, port: int, aliases: Sequence[str], console: Con
     Raises RunError when the folder has deployed nothing yet, OwnedError when another process owns it.
     """
     run = Run(directory=directory)
-    _check(run)
     log, shown = run.logs / "dashboard.log", ("--directory", str(directory))
     with owned(directory, "serve"), dashboard_beside(log, *shown) as beside:
         return await _serve(run, port, aliases, console, beside)
@@ -65,11 +64,6 @@ def held_back(store: Store) -> list[str]:
         for verdict in last
         if not verdict.decision.promotes
     ]
-
-
-def _check(run: Run) -> None:
-    if not run.has_record:
-        raise RunError(f"{run.directory} holds no run: name one with --directory, or run `ostinato demo`")
 
 
 def _new_key(store: Store) -> str:
