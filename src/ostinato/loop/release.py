@@ -30,6 +30,7 @@ from ostinato.loop.trial import (
     summary,
     usual,
 )
+from ostinato.rewards.live.rescore import rescore
 from ostinato.rewards.monitors.alarms import Alarm
 from ostinato.rollout.collect import await_collection
 from ostinato.store import Store
@@ -99,7 +100,9 @@ class Releasing:
         if step.stage is ReleaseStage.SPLIT:
             versions = self._arms[0].version, self._candidate
             store, trial = self._shop.store, self._plan.trial
-            log_terms(store, self._control, trial, since=since, versions=versions)
+            began = _began(store, self._plan)
+            times = {"since": since, "habits_before": began, "ahead_s": self._ahead_s}
+            log_terms(store, self._control, trial, versions=versions, **times)
         await until(self._shop.store, since)
 
         over = False
@@ -254,7 +257,11 @@ async def release(
         )
         releasing = Releasing(shop, traffic, plan, control, arms)
         verdict, observations = await releasing.run()
-        await_collection(shop.store, of_trial(shop.store, plan.trial, _began(shop.store, plan)))
+        met = of_trial(shop.store, plan.trial, _began(shop.store, plan))
+        await asyncio.to_thread(
+            rescore, shop.store, live_definition(shop.config.live), met, as_of=traffic.clock()
+        )
+        await_collection(shop.store, met)
         shop.show.say(f"release: {verdict.decision} ({verdict.reason})")
         return Tested(
             decision=verdict.decision,
