@@ -137,7 +137,7 @@ def test_the_hook_command_explains_itself() -> None:
 def test_expected_errors_are_one_sentence(tmp_path: Path) -> None:
     missing = ostinato("serve", "--directory", str(tmp_path / "nowhere"))
     assert missing.returncode == 2
-    assert missing.stderr.count("\n") == 1 and "holds no run" in missing.stderr
+    assert missing.stderr.count("\n") == 1 and "is no record" in missing.stderr
     (tmp_path / "store.db").write_bytes(b"garbage" * 999)
     garbage = ostinato("keys", "list", "--store", str(tmp_path / "store.db"))
     assert garbage.returncode == 2

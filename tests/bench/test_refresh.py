@@ -125,7 +125,7 @@ def test_the_command(suite: BenchSuite, tmp_path: Path, capsys: pytest.CaptureFi
     run = Run(directory=tmp_path / "run")
     command = ["bench", "refresh", str(tmp_path / "suite"), "--directory", str(run.directory)]
     assert main(command) == 2
-    assert "holds no run" in capsys.readouterr().err
+    assert "is no record" in capsys.readouterr().err
     run.store_path.parent.mkdir(parents=True, exist_ok=True)
     store, tokenizer = Store.open(run.store_path), Tokenizer.train(["a b"], 300)
     tokenizer.save(run.checkpoint(START))

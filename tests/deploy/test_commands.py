@@ -65,4 +65,4 @@ def test_a_wrong_command_changes_nothing_and_says_why(
 
 def test_a_store_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["arms", "list", "--store", "nowhere/store.db"]) == 2
-    assert "nowhere/store.db is no store" in capsys.readouterr().err
+    assert "nowhere/store.db is no record" in capsys.readouterr().err

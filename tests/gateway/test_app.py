@@ -562,3 +562,12 @@ async def test_the_reply_to_an_internal_error_has_a_request_id_too(
         assert response.status == 500
         assert response.headers["x-request-id"]
         assert "RuntimeError" in (await response.json())["error"]["message"]
+
+
+async def test_a_key_is_told_whether_its_sessions_may_train(http, gateway: str) -> None:
+    async with http.get(gateway + "/v1/models/ostinato") as response:
+        assert (await response.json())["recording"] == {
+            "user": "ada",
+            "organisation": "",
+            "trained_on": False,
+        }

@@ -14,6 +14,7 @@ from ostinato.harness.client import (
     GatewayUnavailable,
     open_http,
 )
+from ostinato.harness.workspace.workbench import recording_notice
 from ostinato.types import Signal, SignalKind
 
 ASK = Ask(session_id="s1", turn=0, messages=({"role": "user", "content": "hi"},), tools=())
@@ -194,15 +195,15 @@ async def test_arguments_that_come_in_pieces_are_put_together(serve) -> None:
 
 @pytest.mark.parametrize(
     ("response", "context"),
-    [({"max_model_len": 4096}, 4096), ({"max_model_len": "many"}, 0), ({}, 0), ([1], 0)],
+    [({"max_model_len": 4096}, 4096), ({}, None), ([1], None)],
 )
-async def test_the_context_of_the_served_model(serve, response: object, context: int) -> None:
+async def test_the_context_of_the_served_model(serve, response: object, context: int | None) -> None:
     async def handler(request):
         assert (request.method, request.path) == ("GET", "/v1/models/ostinato")
         return web.json_response(response)
 
     async with GatewayClient(await serve(handler), "key") as client:
-        assert await client.context() == context
+        assert (await client.served()).get("max_model_len") == context
 
 
 async def test_a_context_that_cannot_be_known(serve) -> None:
@@ -214,8 +215,16 @@ async def test_a_context_that_cannot_be_known(serve) -> None:
 
     async with GatewayClient(await serve(refuses), "key") as client:
         with pytest.raises(GatewayRefused, match="401"):
-            await client.context()
+            await client.served()
     for url in (await serve(rubbish), "http://127.0.0.1:1"):
         async with GatewayClient(url, "key") as client:
             with pytest.raises(GatewayUnavailable, match="did not answer"):
-                await client.context()
+                await client.served()
+
+
+def test_a_person_is_told_what_becomes_of_their_sessions() -> None:
+    whose = {"user": "ada", "organisation": "", "trained_on": False}
+    before = recording_notice(whose)
+    assert "neither trained on" in before and "`ostinato consent set yes --user ada`" in before
+    after = recording_notice(whose | {"trained_on": True})
+    assert "may be trained on" in after and "consent set no" in after

@@ -15,7 +15,7 @@ from rich.console import Console
 from tests.rewards.follow_ups.test_read import TOKENIZER
 from tests.store.builders import session, turn
 
-from ostinato.loop.people import PeopleTraffic, consent_hint
+from ostinato.loop.people import PeopleTraffic, recording_notice
 from ostinato.loop.show import Show
 from ostinato.rewards.live.definition import LIVE
 from ostinato.store import Store
@@ -86,11 +86,14 @@ def test_a_wait_that_goes_on_after_a_kill_looks_when_another_would_have(tmp_path
     assert run_virtually(start, main) == pytest.approx(start + 600.0, abs=1.0)
 
 
-def test_who_may_not_be_learnt_from_is_told_how_to_agree(tmp_path: Path) -> None:
+def test_a_person_is_told_who_reads_and_what_is_trained_on(tmp_path: Path) -> None:
     path = tmp_path / "a b" / "store.db"
     path.parent.mkdir()
     store = Store.open(path)
-    assert consent_hint(store, path).endswith(f"ostinato consent set yes --user local --store '{path}'")
+    before = recording_notice(store, path)
+    assert "whoever can open it reads all" in before and "not trained on" in before
+    assert before.endswith(f"ostinato consent set yes --user local --store '{path}'")
     store.accounts.set_consent(user="local", granted=True, by="local")
-    assert consent_hint(store, path) == ""
+    after = recording_notice(store, path)
+    assert "may be trained on" in after and f"set no --user local --store '{path}'" in after
     store.close()

@@ -4,6 +4,7 @@ The people are rows that a script writes into the store; what is decided needs n
 """
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -16,12 +17,16 @@ import pytest
 from tests.rewards.follow_ups.test_read import TOKENIZER
 from tests.store.builders import session, turn
 
+from ostinato.dashboard.access import OPERATOR
+from ostinato.dashboard.reading import experiment
+from ostinato.dashboard.reading.base import RecordSource
 from ostinato.deploy.control import CycleControl, say
 from ostinato.deploy.release import ReleasePlan
 from ostinato.gateway.arms import assign
 from ostinato.loop import release as module
 from ostinato.loop import results
 from ostinato.loop.config import LiveConfig, RunConfig
+from ostinato.loop.dashboard.link import LoopLink
 from ostinato.loop.release import release
 from ostinato.loop.run import START, Run
 from ostinato.loop.trial import CHALLENGER, CHAMPION, planned
@@ -131,6 +136,22 @@ async def test_a_better_candidate_goes_all_the_way(store: Store, tmp_path: Path)
     assert served(store) == 2
     (verdict,) = store.verdicts(2)
     assert verdict.evidence["experiment"] == verdict.evidence["release"] == "e1"
+
+
+async def test_the_page_of_a_trial_draws_what_its_verdict_says(store: Store, tmp_path: Path) -> None:
+    """Though the people's clock is far ahead of the record's, and windows are over before their time."""
+    await released(store, Crowd(store, 1.0), tmp_path)
+    evidence = json.loads(json.dumps(store.verdicts(2)[0].evidence))
+    link = LoopLink()
+    page = experiment.one(RecordSource(store=store, lexicon=None, loop=link), OPERATOR, {"id": "e1"})
+    last = page["looks"][-1]
+    assert last["sessions"] == evidence["sessions"] and last["reward"] == evidence["promoting"]
+    assert last["harming"] == evidence["harming"] and last["ratio"] is not None and len(page["looks"]) > 5
+    assert last["means"]["challenger"] > last["means"]["champion"]
+    (again,) = link.looks(store, page["terms"], store.now(), evidence["sessions"])["looks"][-1:]
+    assert again["reward"] == pytest.approx(evidence["promoting"])
+    met = store.sessions(source=Source.LIVE, arm=CHALLENGER)
+    assert met and all(store.rewards(each.id) for each in met)
 
 
 async def test_one_that_is_worse_is_taken_back_by_the_canary(store: Store, tmp_path: Path) -> None:

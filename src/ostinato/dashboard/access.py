@@ -2,7 +2,10 @@
 
 The operator, who may read the store's file, sees everything. A key with the role `admin` sees its own
 organisation, or everything when it belongs to none. Any other key with the role `use` sees the sessions of
-its own user. A session that nobody consented to is listed for those who may see it, and shows no text.
+its own user.
+
+Consent decides what is trained on, and what other people read. The operator reads the text of every session,
+and people that of their own; an admin of an organisation reads those texts that its people consented to.
 """
 
 import hmac
@@ -59,8 +62,15 @@ class Viewer:
 OPERATOR = Viewer(name="operator", admin=True)
 
 
-def readable(session: Session, consents: Mapping[tuple[str, str], bool]) -> bool:
-    """Return whether the texts of a session may be shown: its people consented, and still do."""
+def readable(viewer: Viewer, session: Session, consents: Mapping[tuple[str, str], bool]) -> bool:
+    """Return whether a viewer may read the texts of a session that they see: the operator and its own user
+    may, others while its people consent."""
+    own = session.source is Source.LIVE and session.user == viewer.name
+    return viewer.operator or (own and viewer.sees(session)) or shared(session, consents)
+
+
+def shared(session: Session, consents: Mapping[tuple[str, str], bool]) -> bool:
+    """Return whether the people of a session consented, and still do: others read it, and it may train."""
     if not session.consent:
         return False
     return session.source is not Source.LIVE or consents.get((session.organisation, session.user), False)

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import json
+import shlex
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,8 +32,8 @@ CAVEAT = (
     "show that the system works, not that the model codes well."
 )
 NEXT = (
-    "next: `ostinato serve` prints a key and the two lines to type in a git repository of yours, "
-    "where `ostinato code` is the same agent"
+    "next: `ostinato serve --directory {}` prints a key and the two lines to type in a git repository of "
+    "yours, where `ostinato code` is the same agent"
 )
 STAYS = "the dashboard stays until Ctrl-C: {}"
 
@@ -165,9 +166,10 @@ def _print_stages(config: "RunConfig", run: "Run") -> int:
 
 def _say_next(run: "Run", show: "Show", result: "RunResult") -> None:
     if result.cycles:
-        show.console.print(NEXT, markup=False, highlight=False)
+        show.console.print(NEXT.format(shlex.quote(str(run.directory))), markup=False, highlight=False)
     if run.page.exists():
-        show.console.print(f"see it: {run.page}, or `ostinato dashboard`", markup=False, highlight=False)
+        seen = f"see it: {run.page}, or `ostinato dashboard --directory {shlex.quote(str(run.directory))}`"
+        show.console.print(seen, markup=False, highlight=False, soft_wrap=True)
 
 
 def _dashboard(config: "RunConfig", run: "Run") -> "AbstractContextManager[Beside]":

@@ -17,12 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 from ostinato.demo.commands import turn
 from ostinato.laboratory import laboratory
+from ostinato.store.commands import FOLDER_HELP
+from ostinato.store.config import meant_folder
 
 if TYPE_CHECKING:
     from ostinato.store.cycle_log import CycleEntry
 
 DONE, WRONG = 0, 2
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+WEEK = Path("runs/week")
+"""The folder of a simulated week unless another one is named."""
 WITHOUT_END = 1_000_000
 """Cycles of a run that nobody told to end."""
 WORDS = {
@@ -63,7 +67,7 @@ def register(commands: Any) -> None:
 
 
 def _directory(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--directory", type=Path, default=Path("runs/demo"), help="the run folder")
+    parser.add_argument("--directory", type=Path, help=FOLDER_HELP)
 
 
 def _seconds(text: str) -> float:
@@ -78,10 +82,11 @@ def _turn(options: argparse.Namespace) -> int:
     from ostinato.loop.run import Run
 
     if options.simulate:
+        options.directory = options.directory or WEEK
         return laboratory("week.command:simulate")(options)
-    run = Run(directory=options.directory)
+    run = Run(directory=meant_folder(options.directory))
     if not run.config.exists():
-        return _complain(f"{options.directory} holds no run: let `ostinato run` make it up to `after`")
+        return _complain(f"{run.directory} holds no run: let `ostinato run` make it up to `after`")
     cycles = WITHOUT_END if options.cycles is None else options.cycles
     return turn(run, cycles=cycles, every_s=options.every)
 
@@ -91,9 +96,7 @@ def _status(options: argparse.Namespace) -> int:
     from ostinato.loop.run import Run
     from ostinato.store.cycle_log import cycle_log
 
-    run = Run(directory=options.directory)
-    if not run.has_record:
-        return _complain(f"{options.directory} holds no run: name one with --directory")
+    run = Run(directory=meant_folder(options.directory))
     with closing(run.open_store()) as store:
         entries, arms = cycle_log(store), store.arms()
     state = state_of(entries)
@@ -115,9 +118,7 @@ def _say(options: argparse.Namespace) -> int:
     from ostinato.loop.run import Run
     from ostinato.store.cycle_log import CycleAction
 
-    run = Run(directory=options.directory)
-    if not run.has_record:
-        return _complain(f"{options.directory} holds no run: name one with --directory")
+    run = Run(directory=meant_folder(options.directory))
     with closing(run.open_store()) as store:
         try:
             entry = say(store, CycleAction(options.action), options.by or getpass.getuser(), options.reason)

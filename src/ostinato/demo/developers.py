@@ -17,7 +17,7 @@ from ostinato.harness.conversation import Outcome
 from ostinato.harness.episode import EpisodeRunner, Left
 from ostinato.loop.base import LiveTraffic, Period
 from ostinato.loop.config import PEOPLE, live_definition
-from ostinato.loop.people import PeopleTraffic, consent_hint
+from ostinato.loop.people import PeopleTraffic, recording_notice
 from ostinato.loop.resources import RunResources
 from ostinato.loop.run import START
 from ostinato.loop.stages.problems import stream
@@ -70,8 +70,7 @@ def live_traffic(resources: RunResources) -> LiveTraffic:
         resources.show.say(
             f"people work at {resources.url}: with their keys, or OSTINATO_KEY={resources.key_of_a_person()}"
         )
-        if hint := consent_hint(resources.store, resources.run.store):
-            resources.show.say(hint)
+        resources.show.say(recording_notice(resources.store, resources.run.store))
         tokenizer = load_renderer(resources.run.checkpoint(START)).tokenizer
         return PeopleTraffic(resources.store, tokenizer, resources.show, definition=live_definition(live))
     return SimulatedTraffic(resources, live.developers)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from ostinato.store.commands import add_record
+
 if TYPE_CHECKING:
     from ostinato.store import Store
     from ostinato.types import Arm
@@ -34,21 +36,18 @@ def register(commands: Any) -> None:
 
 def _command(group: Any, name: str, help: str, command: Command) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = group.add_parser(name, help=help)
-    parser.add_argument("--store", default="runs/serve/store.db", help="SQLite file or database URL")
+    add_record(parser)
     parser.add_argument("--json", action="store_true", help="print JSON, one object a line")
     parser.set_defaults(run=lambda options: _run(command, options))
     return parser
 
 
 def _run(command: Command, options: argparse.Namespace) -> int:
-    from pathlib import Path
-
     from ostinato.deploy.traffic import TrafficError
     from ostinato.store import Store
+    from ostinato.store.config import meant_record
 
-    if "://" not in options.store and not Path(options.store).is_file():
-        return _complain(f"{options.store} is no store: name one with --store, or run `ostinato serve` first")
-    with closing(Store.open(options.store)) as store:
+    with closing(Store.open(meant_record(options.directory, options.store).place)) as store:
         try:
             command(store, options)
         except (TrafficError, ValueError) as error:

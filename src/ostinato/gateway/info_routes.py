@@ -53,7 +53,8 @@ def info_routes(gateway: InfoSources) -> list[Route]:
         key = await gateway.keys.authenticate(request.headers)
         name = request.path_params["name"]
         gateway.models.check(name)
-        return encode((await listed(request, key, (name,), ()))["data"][0])
+        mine = {"user": key.user, "organisation": key.organisation, "trained_on": key.consent}
+        return encode((await listed(request, key, (name,), ()))["data"][0] | {"recording": mine})
 
     async def metrics(request: Request) -> Response:
         """Respond with the metrics. Requests from this machine need no key, since these are only numbers."""

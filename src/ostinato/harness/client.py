@@ -216,17 +216,16 @@ class GatewayClient:
         """Post one signal; posting it again is harmless. Raises GatewayUnavailable, GatewayRefused."""
         await self._post("/feedback", json.dumps(to_json(signal)).encode(), {})
 
-    async def context(self) -> int:
-        """Return the most tokens of prompt and completion that the model reads; 0 where the gateway does not
-        say. It asks once, without patience: raises GatewayRefused, GatewayUnavailable.
+    async def served(self) -> dict[str, Any]:
+        """Return what the gateway says of the model, such as `max_model_len`, and of what it records for this
+        key. It asks once, without patience: raises GatewayRefused, GatewayUnavailable.
         """
         try:
             async with self._open("/v1/models/ostinato", None, {}) as response:
                 model = await response.json()
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise GatewayUnavailable(f"{self._base_url} did not answer: {error}") from error
-        context = model.get("max_model_len") if isinstance(model, dict) else None
-        return context if isinstance(context, int) else 0
+        return model if isinstance(model, dict) else {}
 
     async def _post(self, path: str, body: bytes, headers: dict[str, str]) -> bytes:
         async def once() -> bytes:

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from ostinato import extras
-from ostinato.deploy.lineage import LineageError, lineage, tree
-from ostinato.loop.run import Run
+from ostinato.deploy.lineage import lineage, tree
+from ostinato.store.commands import FOLDER_HELP, add_record
+from ostinato.store.config import meant_folder, meant_record
 from ostinato.web.port import port
 
 if TYPE_CHECKING:
@@ -46,10 +48,10 @@ def register(commands: Any) -> None:
     """Add `serve` and `lineage` to the subparsers of `ostinato`."""
     parser = commands.add_parser("lineage")
     parser.add_argument("version", type=int, help="the number of the version")
-    parser.add_argument("--directory", type=Path, default=Path("runs/demo"), help="the run folder")
+    add_record(parser)
     parser.set_defaults(run=_lineage)
     serve = commands.add_parser("serve")
-    serve.add_argument("--directory", type=Path, help="run folder (default: runs/demo; else runs/serve)")
+    serve.add_argument("--directory", type=Path, help=f"{FOLDER_HELP}; with --model: runs/serve")
     serve.add_argument("--port", type=port, default=8080, help="port of the gateway")
     serve.add_argument("--alias", action="append", default=[], help="another name, as 'claude-*'")
     model = serve.add_argument_group("a model, without a run")
@@ -92,8 +94,7 @@ def _serve(options: argparse.Namespace) -> int:
     if options.model is None:
         from ostinato.loop.serve import serve
 
-        directory = options.directory or Path("runs/demo")
-        return asyncio.run(serve(directory, options.port, options.alias, console))
+        return asyncio.run(serve(meant_folder(options.directory), options.port, options.alias, console))
     from ostinato.loop.serve_model import serve_model
 
     return asyncio.run(serve_model(_of_model(options, given), console))
@@ -135,12 +136,9 @@ def _without_effect(model: str | None, given: Mapping[str, Any]) -> str | None:
 
 
 def _lineage(options: argparse.Namespace) -> int:
+    from ostinato.store import Store
 
-    run = Run(directory=options.directory)
-    if not run.has_record:
-        raise LineageError(
-            f"{options.directory} holds no run: name one with --directory, or run `ostinato demo`"
-        )
-    ancestors = lineage(run.open_store(), options.version)
+    with closing(Store.open(meant_record(options.directory, options.store).place)) as store:
+        ancestors = lineage(store, options.version)
     Console(highlight=False, markup=False, soft_wrap=True).print(tree(ancestors))
     return 0

@@ -16,6 +16,7 @@ from ostinato.model.tokenizer import Tokenizer
 from ostinato.rewards.live.definition import LIVE, LiveDefinition
 from ostinato.rewards.requests.strata import request_of, strata
 from ostinato.store import Ledger, Phase, Store, StoreError
+from ostinato.store.config import shown
 from ostinato.types import Ending, Source
 
 POLL_S = 5.0
@@ -53,15 +54,19 @@ def people(store: Path) -> str:
     return ", ".join(f"{n} {name}" for name, n in counts.items() if n)
 
 
-def consent_hint(store: Store, record: str | Path) -> str:
-    """Return what lets the local user's sessions be trained on; empty when they may be.
+def recording_notice(store: Store, record: str | Path) -> str:
+    """Return in one line what is recorded, who may read it, and whether the local user's sessions may be
+    trained on.
 
     `record` is the path or URL of the store. A session carries the consent that held when it began.
     """
-    if store.accounts.consented([("", LOCAL)])["", LOCAL]:
-        return ""
-    command = shlex.join(["ostinato", "consent", "set", "yes", "--user", LOCAL, "--store", str(record)])
-    return f"nothing is learnt from sessions that begin before their user agrees: {command}"
+    granted = store.accounts.consented([("", LOCAL)])["", LOCAL]
+    said = ["ostinato", "consent", "set", "no" if granted else "yes", "--user", LOCAL, "--store", str(record)]
+    trained = "may be trained on, until" if granted else "are not trained on before"
+    return (
+        f"every session is recorded in {shown(str(record))}; whoever can open it reads all of them, and a "
+        f"key its user's own; sessions of {LOCAL} {trained}: {shlex.join(said)}"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,6 +30,7 @@ from ostinato.loop.trial import (
     summary,
     usual,
 )
+from ostinato.rewards.live.rescore import rescore
 from ostinato.rewards.monitors.alarms import Alarm
 from ostinato.rollout.collect import await_collection
 from ostinato.store import Store
@@ -101,7 +102,9 @@ class Releasing:
         if step.stage is ReleaseStage.SPLIT:
             versions = self._arms[0].version, self._candidate
             store, trial = self._resources.store, self._plan.trial
-            log_terms(store, self._control, trial, since=since, versions=versions)
+            began = _began(store, self._plan)
+            times = {"since": since, "habits_before": began, "ahead_s": self._ahead_s}
+            log_terms(store, self._control, trial, versions=versions, **times)
         await until(self._resources.store, since)
 
         over = False
@@ -259,9 +262,11 @@ async def release(
         )
         releasing = Releasing(resources, traffic, plan, control, arms)
         verdict, observations = await releasing.run()
-        await_collection(
-            resources.store, of_trial(resources.store, plan.trial, _began(resources.store, plan))
+        met = of_trial(resources.store, plan.trial, _began(resources.store, plan))
+        await asyncio.to_thread(
+            rescore, resources.store, live_definition(resources.config.live), met, as_of=traffic.clock()
         )
+        await_collection(resources.store, met)
         resources.show.say(f"release: {verdict.decision} ({verdict.reason})")
         return Tested(
             decision=verdict.decision,

@@ -11,7 +11,7 @@ from ostinato.gateway.config import GatewayServerConfig
 from ostinato.loop.config import RunConfig
 from ostinato.loop.dashboard.beside import Beside, dashboard_beside
 from ostinato.loop.folder import RunError, owned
-from ostinato.loop.people import consent_hint
+from ostinato.loop.people import recording_notice
 from ostinato.loop.resources import engine_settings
 from ostinato.loop.run import START, Run
 from ostinato.loop.services import Services
@@ -28,7 +28,6 @@ async def serve(directory: Path, port: int, aliases: Sequence[str], console: Con
     Raises RunError when the folder has deployed nothing yet, OwnedError when another process owns it.
     """
     run = Run(directory=directory)
-    _check(run)
     log, shown = run.logs / "dashboard.log", ("--directory", str(directory))
     with owned(directory, "serve"), dashboard_beside(log, *shown) as beside:
         return await _serve(run, port, aliases, console, beside)
@@ -51,8 +50,7 @@ async def _serve(run: Run, port: int, aliases: Sequence[str], console: Console, 
         console.print(f"serving version {deployed.version}; in a git repository run:\n")
         console.print(f"  export OSTINATO_URL={gateway.url} OSTINATO_KEY={_new_key(store)}", soft_wrap=True)
         console.print('  ostinato code "fix calc.py"\n')
-        if hint := consent_hint(store, run.store):
-            console.print(f"{hint}\n", markup=False, highlight=False, soft_wrap=True)
+        console.print(recording_notice(store, run.store), markup=False, highlight=False, soft_wrap=True)
         console.print(beside.words, soft_wrap=True)
         await services.guard(asyncio.Event().wait())
     return 0
@@ -66,11 +64,6 @@ def held_back(store: Store) -> list[str]:
         for verdict in last
         if not verdict.decision.promotes
     ]
-
-
-def _check(run: Run) -> None:
-    if not run.has_record:
-        raise RunError(f"{run.directory} holds no run: name one with --directory, or run `ostinato demo`")
 
 
 def _new_key(store: Store) -> str:

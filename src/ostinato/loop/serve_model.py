@@ -23,6 +23,7 @@ from ostinato.engine.config import EngineServerConfig
 from ostinato.gateway.config import GatewayServerConfig
 from ostinato.loop.dashboard.beside import dashboard_beside
 from ostinato.loop.folder import owned
+from ostinato.loop.people import recording_notice
 from ostinato.loop.run import Run
 from ostinato.loop.services import Service, Services
 from ostinato.loop.trial import CHAMPION
@@ -233,11 +234,10 @@ def _say(
         )
         if engine.warning:
             console.print(f"  {engine.warning}", soft_wrap=True)
-    console.print(
-        f"recording in {config.store or config.directory / 'store.db'}; in a git repository run:\n",
-        soft_wrap=True,
-    )
+    console.print("in a git repository run:\n")
     key = new_key()
     store.add_key(hash_key(key), "local")
     console.print(f"  export OSTINATO_URL={gateway.url} OSTINATO_KEY={key}", soft_wrap=True)
     console.print('  ostinato code "fix calc.py"\n')
+    record = config.store or config.directory / "store.db"
+    console.print(recording_notice(store, record), markup=False, soft_wrap=True)

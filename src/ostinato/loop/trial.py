@@ -56,15 +56,29 @@ def planned(live: LiveConfig, experiment: str, alpha: float) -> ReleasePlan:
 
 
 def log_terms(
-    store: Store, control: CycleControl, trial: Trial, *, since: float, versions: tuple[int, int]
+    store: Store,
+    control: CycleControl,
+    trial: Trial,
+    *,
+    since: float,
+    versions: tuple[int, int],
+    habits_before: float,
+    ahead_s: float,
 ) -> None:
-    """Log the terms of a trial once, so that whoever reads the record can judge it again at any session."""
+    """Log the terms of a trial once, so that whoever reads the record can judge it again at any session.
+
+    What was usual is read from sessions that began before `habits_before`: nobody met the challenger then.
+    `ahead_s` are the seconds by which the clock of its sessions is ahead of the record's: attribution windows
+    of simulated people are over before their time.
+    """
     began = [entry for entry in cycle_log(store) if entry.action is CycleAction.TRIAL_BEGAN]
     if any(json.loads(entry.detail)["experiment"] == trial.experiment for entry in began):
         return
     terms = {
         **asdict(trial),
         "since": since,
+        "habits_before": habits_before,
+        "ahead_s": ahead_s,
         "versions": dict(zip((CHAMPION, CHALLENGER), versions, strict=True)),
     }
     control.log(CycleAction.TRIAL_BEGAN, json.dumps(terms))

@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import json
-import sys
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ostinato.mining.base import LEVELS
 from ostinato.sandbox.choose import KINDS
+from ostinato.store.commands import add_record
 
 if TYPE_CHECKING:
     from ostinato.mining.mine import Miner, MiningConfig
@@ -63,7 +63,7 @@ def register_sessions(group: Any) -> None:
     )
     mine.add_argument("repository", type=Path, metavar="REPO", help="where the sessions took place")
     mine.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder of the tasks")
-    mine.add_argument("--store", default="runs/serve/store.db", help="the gateway's record: it holds consent")
+    add_record(mine)
     mine.add_argument(
         "--checkpoint",
         type=Path,
@@ -100,20 +100,18 @@ def _mine(options: argparse.Namespace) -> int:
 
 
 def _mine_sessions(options: argparse.Namespace) -> int:
-    if "://" not in options.store and not Path(options.store).is_file():
-        said = f"{options.store} is no store: name the gateway's with --store"
-        print(f"ostinato bench: {said}", file=sys.stderr)  # noqa: T201
-        return WRONG
     from ostinato.harness.session_log import Sessions
     from ostinato.mining.mine import MiningConfig
     from ostinato.mining.sessions import SessionMiner, outside_sessions
     from ostinato.model.tokenizer import Tokenizer
     from ostinato.store import Store
+    from ostinato.store.config import meant_record
 
     tokenizer = None if options.checkpoint is None else Tokenizer.load(options.checkpoint)
+    place = meant_record(options.directory, options.store).place
     options.out.mkdir(parents=True, exist_ok=True)
     root = options.repository
-    with closing(Store.open(options.store)) as store:
+    with closing(Store.open(place)) as store:
         outside = outside_sessions(root, store, tokenizer)
 
         async def mine(backend: "Backend", miner: "Miner") -> "list[Task]":

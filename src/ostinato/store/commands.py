@@ -10,7 +10,7 @@ from typing import Any
 
 DONE, UNFINISHED, WRONG = 0, 1, 2
 MB = 2**20
-FOLDER_HELP = "the run folder (default: runs/demo or runs/serve, whichever has a record)"
+FOLDER_HELP = "the run folder (default: OSTINATO_RECORD, else the only one below runs/ that has a record)"
 WOULD = "nothing was changed: add --yes to do it"
 
 
@@ -40,9 +40,15 @@ def register(commands: Any) -> None:
     expire.set_defaults(run=_expire)
 
 
+def add_record(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that name a record; `meant_record` reads them."""
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--directory", type=Path, help=FOLDER_HELP)
+    which.add_argument("--store", default=None, help="SQLite file or database URL, instead of a run folder")
+
+
 def _common(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    parser.add_argument("--directory", type=Path, help=FOLDER_HELP)
-    parser.add_argument("--store", default=None, help="SQLite file or database URL, instead of a run folder")
+    add_record(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
@@ -50,10 +56,10 @@ def _common(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 def _place(options: argparse.Namespace) -> str | None:
     """Return the record, and None after a complaint when there is none."""
     from ostinato.store import StoreError
-    from ostinato.store.config import present_record
+    from ostinato.store.config import meant_record
 
     try:
-        return present_record(options.directory, options.store)
+        return meant_record(options.directory, options.store).place
     except StoreError as error:
         _complain(str(error))
         return None

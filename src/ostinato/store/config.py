@@ -1,5 +1,6 @@
 """The table `[store]` of a run's file, the record of a run folder, and the record that a command means."""
 
+import os
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +11,10 @@ from ostinato.store.sql.errors import StoreError
 PASSWORD = "PGPASSWORD"  # noqa: S105 - the name of the variable
 """The environment variable in which PostgreSQL's clients look for the password."""
 BUCKETS = ("s3://", "gs://", "az://")
-DEFAULT_FOLDERS = (Path("runs/demo"), Path("runs/serve"))
-"""The folders in which `ostinato demo` and `ostinato serve --model` record unless another one is named."""
+RECORD = "OSTINATO_RECORD"
+"""The environment variable that names the run folder, or the record, of commands without a flag."""
+RUNS = Path("runs")
+"""The folder in which `ostinato demo`, `run` and `serve --model` make run folders unless one is named."""
 OF_THIS_MACHINE = {"localhost", "127.0.0.1", "::1"}
 
 
@@ -112,31 +115,69 @@ def is_there(place: str) -> bool:
     return url.get_backend_name() != "sqlite" or Path(url.database or "").is_file()
 
 
-def present_record(folder: Path | None, place: str | None) -> str:
-    """Return the record that a command means; it must be there already, so a mistyped name makes none.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meant:
+    """The record that a command means, and its run folder where one was named or found.
 
-    It is `place`, else the record of `folder`, else that of the one default folder that has a record. Raises
-    StoreError when there is none, and when both default folders have one and nothing says which is meant.
+    >>> Meant(place="runs/serve/store.db", folder=Path("runs/serve")).place
+    'runs/serve/store.db'
     """
+
+    place: str
+    """The SQLite file or the URL of a database."""
+    folder: Path | None
+
+
+def meant_record(folder: Path | None, place: str | None) -> Meant:
+    """Return the record that a command means: one rule for all commands.
+
+    It is what a flag names (`place` or `folder`), else what the environment variable OSTINATO_RECORD names (a
+    run folder, a SQLite file or a URL), else the only run folder below `runs/` that has a record. It must be
+    there already, so that a mistyped name makes none. Raises StoreError, which lists the candidates.
+    """
+    if place is None and folder is None and (named := os.environ.get(RECORD)):
+        folder, place = (Path(named), None) if Path(named).is_dir() else (None, named)
     if place is None:
-        place = record_of(folder or _default_folder())
+        folder = folder or _only_folder()
+        place = record_of(folder)
     if not is_there(place):
         raise StoreError(
-            f"{place} is no record: name a run folder with --directory, or a record with --store"
+            f"{place} is no record: name a run folder with --directory, or a record with --store; "
+            f"{_candidates()}"
         )
-    return place
+    return Meant(place=place, folder=folder)
+
+
+def meant_folder(folder: Path | None) -> Path:
+    """Return the run folder that a command means, by the rule of `meant_record`. Raises StoreError."""
+    found = meant_record(folder, None)
+    if found.folder is None:
+        raise StoreError(
+            f"{RECORD} names the record {shown(found.place)}, and this command needs a run folder: name one "
+            "with --directory"
+        )
+    return found.folder
+
+
+def _only_folder() -> Path:
+    held = _held()
+    if len(held) != 1:
+        raise StoreError(
+            f"which record? {_candidates()}: name one with --directory, --store or {RECORD}, or make one "
+            "with `ostinato serve` or `ostinato demo`"
+        )
+    return held[0]
+
+
+def _held() -> list[Path]:
+    return sorted(each for each in RUNS.glob("*") if each.is_dir() and has_record(each))
+
+
+def _candidates() -> str:
+    held = _held()
+    return f"{', '.join(map(str, held))} hold a record" if held else f"no folder below {RUNS}/ holds a record"
 
 
 def shown(place: str) -> str:
     """Return the place of a record as a person may read it, without a password."""
     return read_url(place).render_as_string(hide_password=True) if "://" in place else place
-
-
-def _default_folder() -> Path:
-    held = [folder for folder in DEFAULT_FOLDERS if has_record(folder)]
-    if len(held) > 1:
-        raise StoreError(
-            f"{' and '.join(map(str, held))} both hold a record: name one with --directory, "
-            "or a record with --store"
-        )
-    return next(iter(held), DEFAULT_FOLDERS[0])

@@ -15,6 +15,9 @@ from ostinato.model.families import HermesRenderer
 from ostinato.store.purge import purge
 from ostinato.types import Signal, SignalKind
 
+ADMIN = Viewer(name="root", organisation="acme", admin=True)
+"""Somebody who sees the sessions of others."""
+
 
 def test_a_token_leads_to_its_call_its_edit_and_the_reward(reading: RecordSource) -> None:
     answer = one(reading, OPERATOR, {"id": STORY})
@@ -45,7 +48,7 @@ def test_the_transcript_is_what_each_turn_added(reading: RecordSource) -> None:
 
 
 def test_without_consent_there_are_numbers_and_no_text(reading: RecordSource) -> None:
-    answer = one(reading, OPERATOR, {"id": SILENT})
+    answer = one(reading, ADMIN, {"id": SILENT})
     assert answer["texts"] == "without consent"
     assert "secret" not in repr(answer) and "width" not in repr(answer)
     assert answer["turns"][2]["tokens_shown"][0]["logprob"] is not None
@@ -56,9 +59,19 @@ def test_without_consent_there_are_numbers_and_no_text(reading: RecordSource) ->
 def test_consent_that_was_taken_back_hides_the_text(reading: RecordSource) -> None:
     assert one(reading, OPERATOR, {"id": STORY})["texts"] == "shown"
     reading.store.accounts.set_consent(organisation="acme", user="ada", granted=False, by="ada")
-    answer = one(reading, OPERATOR, {"id": STORY})
+    answer = one(reading, ADMIN, {"id": STORY})
     assert answer["texts"] == "consent withdrawn"
     assert answer["turns"][2]["heard"] == [] and answer["edits"][0]["path"] is None
+
+
+@pytest.mark.parametrize("whose", ["the operator", "its user"])
+def test_consent_does_not_hide_a_session_from_operator_and_user(reading: RecordSource, whose: str) -> None:
+    session = reading.store.session(SILENT)
+    assert session is not None
+    own = Viewer(name=session.user, organisation=session.organisation)
+    answer = one(reading, OPERATOR if whose == "the operator" else own, {"id": SILENT})
+    assert answer["texts"] == "shown" and answer["turns"][0]["heard"] and not answer["shared"]
+    assert not one(reading, ADMIN, {"id": SILENT})["turns"][0]["heard"]
 
 
 def test_sessions_of_others_are_not_there(reading: RecordSource) -> None:

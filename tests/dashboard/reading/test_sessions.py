@@ -36,7 +36,7 @@ def test_the_newest_come_first_with_their_figures(reading: RecordSource) -> None
         ({"version": "8", "source": "live"}, {STORY, SILENT, FOREIGN}),
         ({"version": "3"}, set()),
         ({"text": "SECRET words of carol"}, {FOREIGN}),
-        ({"text": "secret words of bob"}, set()),
+        ({"text": "secret words of bob"}, {SILENT}),
     ],
 )
 def test_filters(reading: RecordSource, asked: dict[str, str], found: set[str]) -> None:
@@ -46,6 +46,7 @@ def test_filters(reading: RecordSource, asked: dict[str, str], found: set[str]) 
 def test_a_viewer_sees_their_own(reading: RecordSource) -> None:
     assert ids(reading, ADA) == [STORY]
     assert set(ids(reading, ROOT)) == {STORY, SILENT}
+    assert ids(reading, ROOT, text="secret words of bob") == []
     assert ids(reading, ROOT, organisation="globex") == []
     assert ids(reading, Viewer(name="ada"), user="ada") == []
 

@@ -60,15 +60,6 @@ def test_a_group_stands_side_by_side_with_the_best_first(history: RecordSource) 
         group.one(history, OPERATOR, {"id": "nowhere"})
 
 
-def test_a_group_of_others_without_consent_has_no_words(history: RecordSource) -> None:
-    history.store.accounts.set_consent(organisation="acme", user="ada", granted=False, by="ada")
-    try:
-        (column,) = group.one(history, OPERATOR, {"id": "group/told"})["columns"]
-        assert column["words"] is None and column["tokens"] > 0
-    finally:
-        history.store.accounts.set_consent(organisation="acme", user="ada", granted=True, by="ada")
-
-
 def test_intervals_hold_their_estimate() -> None:
     assert mean_of([2.0]) == {"mean": 2.0, "low": 2.0, "high": 2.0, "n": 1}
     assert share_of(10, 10)["high"] == 1.0 > share_of(10, 10)["low"] > 0.6

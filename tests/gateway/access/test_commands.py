@@ -97,20 +97,3 @@ def test_the_first_key_makes_the_record_that_is_named_and_says_so(tmp_path: Path
     assert (made["store"], made["new_store"]) == (path, False)
     nowhere = typed(capsys, "keys", "add", "ada", "--directory", str(tmp_path / "nothing"))
     assert nowhere[0] == 2 and not (tmp_path / "nothing").exists()
-
-
-def test_without_a_name_the_one_record_that_is_there_is_meant(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert "runs/demo/store.db is no record" in typed(capsys, "keys", "add", "ada")[2]
-    for folder in ("serve", "demo"):
-        Path("runs", folder).mkdir(parents=True)
-    Store.open("runs/serve/store.db").close()
-    assert typed(capsys, "keys", "list")[1] == "none\nin runs/serve/store.db\n"
-    Store.open("runs/demo/store.db").close()
-    for words in (["keys", "add", "ada"], ["purge", "--user", "ada"], ["store", "info"]):
-        status, _, error = typed(capsys, *words)
-        assert status == 2 and "runs/demo and runs/serve both hold a record" in error
-    where = json.loads(typed(capsys, "keys", "list", "--directory", "runs/demo", "--json")[1])
-    assert where == {"keys": [], "store": "runs/demo/store.db"}

@@ -20,5 +20,5 @@ def test_it_lets_in_and_ends_with_the_block(tmp_path: Path) -> None:
 
 def test_one_that_cannot_start_says_why(tmp_path: Path) -> None:
     with dashboard_beside(tmp_path / "dashboard.log", "--store", str(tmp_path / "none.db")) as beside:
-        assert not beside.address and "none.db does not exist" in beside.words
+        assert not beside.address and "none.db is no record" in beside.words
         beside.stay()

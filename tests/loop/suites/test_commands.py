@@ -139,4 +139,4 @@ def test_wrong_requests_are_refused(suite: Path, tmp_path: Path, capsys: pytest.
     assert main(["bench", "seal", str(suite)]) == 0
     none = tmp_path / "none"
     assert main(["bench", "run", str(suite), "--versions", "1", "--directory", str(none)]) == 2
-    assert "holds no run" in capsys.readouterr().err
+    assert "is no record" in capsys.readouterr().err

@@ -36,8 +36,9 @@ class WordError(ValueError):
 class LoopSide(Protocol):
     """The part of the loop that the pages show and steer: rooms beside this one, which it may not import."""
 
-    def looks(self, store: Store, terms: Mapping[str, Any], now: float) -> Answer:
-        """Return a trial judged again and again while its sessions came; `terms` are those in the log."""
+    def looks(self, store: Store, terms: Mapping[str, Any], now: float, most: int | None) -> Answer:
+        """Return a trial judged again and again while its sessions came, up to the first `most` of them or
+        all; `terms` are those in the log."""
 
     def behaviours(self, store: Store, lexicon: Lexicon | None, now: float) -> list[Answer]:
         """Return what the monitors see of the newest live sessions, and where it changed."""

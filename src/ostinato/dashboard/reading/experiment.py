@@ -34,16 +34,18 @@ def one(reading: RecordSource, _: Viewer, asked: Asked) -> Answer:
     arms = [arm for arm in reading.store.arms() if arm.experiment == name and arm.share > 0]
     if not (terms or verdicts or arms) or not name:
         raise NotThereError("no experiment of this id is in the store")
-    row = _row(name, terms, verdicts, bool(arms))
+    row, evidence = _row(name, terms, verdicts, bool(arms)), _evidence(verdicts)
     seen: Answer = {"looks": [], "waiting": 0, "note": None}
     if terms is None:
         seen["note"] = "Its terms were not logged, so it cannot be judged again: only its verdict is left."
     elif reading.loop is None:
         seen["note"] = "Only the record is open here: `ostinato dashboard --directory RUN` judges it again."
     else:
-        seen |= reading.loop.looks(reading.store, terms, reading.clock())
+        ended = evidence["sessions"] if evidence is not None and not arms else None
+        seen |= reading.loop.looks(reading.store, terms, reading.clock(), ended)
+        if evidence is not None and ended is not None:
+            seen["looks"] = _up_to_the_verdict(seen["looks"], evidence)
     last = seen["looks"][-1] if seen["looks"] else None
-    evidence = _evidence(verdicts)
     return {
         "title": f"Experiment {line_of(name, 40)}",
         "experiment": row,
@@ -103,6 +105,19 @@ def _evidence(verdicts: Sequence[Verdict]) -> Answer | None:
         if "promoting" in inner:
             return dict(inner)
     return None
+
+
+def _up_to_the_verdict(looks: Sequence[Answer], evidence: Mapping[str, Any]) -> list[Answer]:
+    """Return the looks with the figures of the verdict as the last one.
+
+    What the verdict says and what is drawn are then one computation, whatever was heard since.
+    """
+    if not looks:
+        return []
+    names = {"sessions": "sessions", "users": "users", "reward": "promoting"}
+    names |= {name: name for name in ("harming", "tokens", "within")}
+    said = {name: evidence[key] for name, key in names.items() if key in evidence}
+    return [look for look in looks if look["sessions"] < evidence["sessions"]] + [{**looks[-1], **said}]
 
 
 def _rails(terms: Answer | None, figures: Mapping[str, Any] | None) -> list[Answer]:

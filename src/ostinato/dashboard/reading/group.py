@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
-from ostinato.dashboard.access import Viewer, agreed, readable
+from ostinato.dashboard.access import Viewer
 from ostinato.dashboard.reading.base import Answer, Asked, NotThereError, RecordSource
 from ostinato.dashboard.text.plain import line_of, shown
 from ostinato.store.sql.chunks import rows_in
@@ -55,12 +55,11 @@ def one(reading: RecordSource, _: Viewer, asked: Asked) -> Answer:
 def _columns(reading: RecordSource, connection: Connection, advantages: Mapping[str, float]) -> list[Answer]:
     store, ids = reading.store, sorted(advantages, key=lambda id: -advantages[id])[:MOST_BESIDE]
     sessions = [session for session in map(store.session, ids) if session is not None]
-    open_ = agreed(store, sessions)
     signals = store.signals_of(ids)
     ends = _ends(connection, ids)
     return [
         _column(reading, session, advantages[session.id], signals.get(session.id, ()), ends.get(session.id))
-        | {"words": _words(reading, ends.get(session.id)) if readable(session, open_) else None}
+        | {"words": _words(reading, ends.get(session.id))}
         for session in sessions
     ]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from ostinato.dashboard.access import Viewer, agreed, readable
+from ostinato.dashboard.access import Viewer, agreed, readable, shared
 from ostinato.dashboard.reading import edits, ledger
 from ostinato.dashboard.reading.base import Answer, Asked, NotThereError, RecordSource, choice, whole
 from ostinato.dashboard.reading.turns import outline, told
@@ -35,7 +35,8 @@ def one(reading: RecordSource, viewer: Viewer, asked: Asked) -> Answer:
     alone = asked.get("turn", "") != ""
     if alone:
         first = max(0, whole(asked, "turn", 0))
-    texts = readable(session, agreed(reading.store, [session]))
+    consents = agreed(reading.store, [session])
+    texts = readable(viewer, session, consents)
     lexicon = reading.lexicon if texts else None
     signals = reading.store.signals(id)
     with reading.store.database.read() as connection:
@@ -52,6 +53,7 @@ def one(reading: RecordSource, viewer: Viewer, asked: Asked) -> Answer:
         "title": f"Session {line_of(id, 40)}",
         "session": _facts(session, turns),
         "texts": _texts(session, reading, texts),
+        "shared": shared(session, consents),
         "purged": purged,
         "colour": colour,
         "alone": alone,
@@ -96,10 +98,8 @@ def _facts(session: Session, turns: Sequence[Answer]) -> Answer:
 
 def _texts(session: Session, reading: RecordSource, readable: bool) -> str:
     """Return why no text is shown; "shown" when it is."""
-    if not session.consent:
-        return "without consent"
     if not readable:
-        return "consent withdrawn"
+        return "consent withdrawn" if session.consent else "without consent"
     return "shown" if reading.lexicon is not None else "no tokenizer"
 
 

@@ -4,7 +4,8 @@ A page begins after the last session of the page before it, by time and id, so t
 the first costs. A search reads the texts of a limited number of turns and says how far it came.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, Select, and_, func, or_, select
@@ -22,7 +23,6 @@ from ostinato.dashboard.reading.base import (
     version_of,
     whole,
 )
-from ostinato.dashboard.text.lexicon import Lexicon
 from ostinato.dashboard.text.plain import line_of
 from ostinato.store.sql.chunks import rows_in
 from ostinato.store.sql.row_conversion import session_of, unpack_ints
@@ -45,7 +45,7 @@ def listed(reading: RecordSource, viewer: Viewer, asked: Asked) -> Answer:
     query = _filtered(viewer, asked)
     with reading.store.database.read() as connection:
         found, next_, searched = (
-            _searched(connection, reading, query, after, text)
+            _searched(connection, query, after, partial(_holding, connection, reading, viewer, text))
             if text
             else (*_page(connection, query, after, ROWS), None)
         )
@@ -120,33 +120,32 @@ def _page(
 
 def _searched(
     connection: Connection,
-    reading: RecordSource,
     query: Select[Any],
     after: tuple[float, str] | None,
-    text: str,
+    holding: Callable[[Sequence[Session]], list[Session]],
 ) -> tuple[list[Session], tuple[float, str] | None, int]:
-    """Return the sessions whose text holds `text`, the key to go on from, and how many were read."""
-    if reading.lexicon is None:
-        raise AskedError("texts cannot be searched without their tokenizer: name one with --checkpoint")
+    """Return the sessions that `holding` leaves, the key to go on from, and how many were read."""
     matches: list[Session] = []
     searched = 0
     while searched < MOST_SEARCHED and len(matches) < ROWS:
         some, after = _page(connection, query, after, SEARCHED_AT_ONCE)
         searched += len(some)
-        matches += _holding(connection, reading, some, text)
+        matches += holding(some)
         if after is None:
             break
     return matches, after, searched
 
 
 def _holding(
-    connection: Connection, reading: RecordSource, some: Sequence[Session], text: str
+    connection: Connection, reading: RecordSource, viewer: Viewer, text: str, some: Sequence[Session]
 ) -> list[Session]:
+    """Return those of `some` that the viewer may read and whose texts hold `text`. Raises AskedError."""
+    if reading.lexicon is None:
+        raise AskedError("texts cannot be searched without their tokenizer: name one with --checkpoint")
     consents = agreed(reading.store, some)
-    open_ids = [session.id for session in some if readable(session, consents)]
+    open_ids = [session.id for session in some if readable(viewer, session, consents)]
     needle, holding = text.casefold(), set[str]()
     query = select(turns.c.session_id, turns.c.prompt_ids, turns.c.ids)
-    assert isinstance(reading.lexicon, Lexicon)
     decode = reading.lexicon.tokenizer.decode
     for id, prompt, answer in rows_in(connection, query, turns.c.session_id, open_ids):
         if id not in holding and needle in decode(unpack_ints(prompt + answer)).casefold():

@@ -12,10 +12,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ostinato.store.commands import FOLDER_HELP
+from ostinato.store.commands import add_record
 
 if TYPE_CHECKING:
     from ostinato.store import Store
@@ -72,20 +71,19 @@ def _command(group: Any, name: str, help: str, command: Command) -> argparse.Arg
 
 
 def _common(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    parser.add_argument("--directory", type=Path, help=FOLDER_HELP)
-    parser.add_argument("--store", default=None, help="SQLite file or database URL, instead of a run folder")
+    add_record(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
 
 def _run(command: Command, options: argparse.Namespace) -> int:
     from ostinato.store import Store, StoreError
-    from ostinato.store.config import is_there, present_record, shown
+    from ostinato.store.config import is_there, meant_record, shown
 
     try:
         # A gateway can be given its first key before it first starts; all else is about what is there.
         is_new = command is _add and options.store is not None and not is_there(options.store)
-        place = options.store if is_new else present_record(options.directory, options.store)
+        place = options.store if is_new else meant_record(options.directory, options.store).place
         with closing(Store.open(place)) as store:
             result = command(store, options)
     except StoreError as error:

@@ -9,10 +9,11 @@ one.
 import asyncio
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from ostinato.config import ConfigError
@@ -73,6 +74,20 @@ class Options:
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             meant = self.url if "/" not in self.url and ":" in self.url else "127.0.0.1:8080"
             raise ConfigError(f"{self.url!r} is no address of a gateway: write it as http://{meant}")
+
+
+def recording_notice(recording: Mapping[str, Any]) -> str:
+    """Return in one line who may read the sessions of a key and whether they train, as the gateway says."""
+    whose = [f"--{name} {recording[name]}" for name in ("organisation", "user") if recording.get(name)]
+    granted = recording.get("trained_on") is True
+    allowed = (
+        "may be trained on and read by others" if granted else "are neither trained on nor read by others"
+    )
+    change = " ".join(["ostinato consent set", "no" if granted else "yes", *whose])
+    return (
+        "the gateway records your sessions; you and its operator may read them; they "
+        f"{allowed} (`{change}` where the record is changes that for new sessions)"
+    )
 
 
 class Workbench:
@@ -205,10 +220,15 @@ class Workbench:
         """Return the limits, with the context of the served model. A gateway that is away, or that knows
         nothing of this key, says so to the first prompt."""
         try:
-            context = await asyncio.wait_for(self._client.context(), FAREWELL_S)
+            served = await asyncio.wait_for(self._client.served(), FAREWELL_S)
         except (TimeoutError, GatewayUnavailable, GatewayRefused):
             return self._options.config
-        return replace(self._options.config, max_context=context) if context else self._options.config
+        if isinstance(recording := served.get("recording"), dict):
+            self.notices.append(recording_notice(recording))
+        context = served.get("max_model_len")
+        if not isinstance(context, int) or context <= 0:
+            return self._options.config
+        return replace(self._options.config, max_context=context)
 
     async def _providers(self) -> Providers:
         url, key = os.environ.get("OSTINATO_SEARCH_URL"), self._options.key

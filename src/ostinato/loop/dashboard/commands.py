@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ostinato import extras
+from ostinato.store.commands import add_record
 
 DONE = 0
 DASHBOARD = "the dashboard"
@@ -15,8 +16,7 @@ DASHBOARD = "the dashboard"
 def register(commands: Any) -> None:
     """Add `dashboard` to the subparsers of `ostinato`."""
     parser = commands.add_parser("dashboard")
-    parser.add_argument("--directory", type=Path, default=Path("runs/demo"), help="the run folder")
-    parser.add_argument("--store", default=None, help="SQLite file or database URL, instead of a run folder")
+    add_record(parser)
     parser.add_argument(
         "--checkpoint", type=Path, default=None, help="a folder with the tokenizer of the record's tokens"
     )
@@ -68,16 +68,15 @@ def _dashboard(options: argparse.Namespace) -> int:
     from ostinato.dashboard.reading.base import RegionCopy
     from ostinato.dashboard.server import open_reading, serve
     from ostinato.loop.dashboard.link import link_of
-    from ostinato.store.config import record_of
+    from ostinato.store.config import meant_record
 
-    store = options.store or record_of(options.directory)
-    checkpoint = options.checkpoint
-    if checkpoint is None and options.store is None:
-        start = options.directory / "checkpoints" / "start"
+    meant = meant_record(options.directory, options.store)
+    checkpoint, directory = options.checkpoint, meant.folder
+    if checkpoint is None and directory is not None:
+        start = directory / "checkpoints" / "start"
         checkpoint = start if (start / "tokenizer.json").exists() else None
-    directory = options.directory if options.store is None else None
     reading = open_reading(
-        store,
+        meant.place,
         checkpoint,
         directory=directory,
         loop=link_of(directory),

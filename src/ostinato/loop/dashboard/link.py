@@ -40,10 +40,10 @@ class LoopLink:
         self._kept: dict[tuple[str, str], tuple[float, Any]] = {}
         self._lock = threading.Lock()
 
-    def looks(self, store: Store, terms: Mapping[str, Any], now: float) -> Answer:
-        """Return a trial judged after every 24th part of its sessions, as it would have been at that time."""
-        key = (store.database.where, f"looks of {terms['experiment']}")
-        answer: Answer = self._once(key, now, lambda: self._looks(store, terms, now))
+    def looks(self, store: Store, terms: Mapping[str, Any], now: float, most: int | None) -> Answer:
+        """Return a trial judged after every 24th part of its first `most` sessions, or of all."""
+        key = (store.database.where, f"looks of {terms['experiment']} at {most}")
+        answer: Answer = self._once(key, now, lambda: self._looks(store, terms, now, most))
         return answer
 
     def behaviours(self, store: Store, lexicon: Lexicon | None, now: float) -> list[Answer]:
@@ -86,30 +86,31 @@ class LoopLink:
                 self._kept[key] = now, answer
             return answer
 
-    def _looks(self, store: Store, terms: Mapping[str, Any], now: float) -> Answer:
-        trial = trial_of(terms)
+    def _looks(self, store: Store, terms: Mapping[str, Any], now: float, most: int | None) -> Answer:
+        trial, ahead_s = trial_of(terms), terms.get("ahead_s", 0.0)
         sessions = [
             session
             for arm in (trial.champion, trial.challenger)
             for session in store.sessions(source=Source.LIVE, arm=arm, since=terms["since"])
         ]
         ended = [session for session in sessions if session.ending is not None]
-        observed = sorted(observe(store, self._definition, ended, now), key=lambda each: each.at)
-        observed = observed[: trial.horizon]
-        before = self._before(store, terms["since"], now)
+        settled = observe(store, self._definition, ended, now + ahead_s)
+        observed = sorted(settled, key=lambda each: each.at)[: trial.horizon if most is None else most]
+        began = terms.get("habits_before", terms["since"])
+        before = self._before(store, began, began + ahead_s)
         version = terms["versions"][trial.challenger]
         counts = sorted({round(len(observed) * part / LOOKS) for part in range(1, LOOKS + 1)} - {0})
         return {
             "looks": [_look(version, trial, observed[:count], before) for count in counts],
-            "waiting": len(ended) - len(observed),
+            "waiting": len(ended) - len(settled),
             "under_way": len(sessions) - len(ended),
         }
 
-    def _before(self, store: Store, since: float, now: float) -> dict[str, float]:
+    def _before(self, store: Store, since: float, as_of: float) -> dict[str, float]:
         """Return the usual reward of the users, or of nobody where that would be too much to read."""
         some = store.sessions(source=Source.LIVE, ended=True, limit=MOST_BEFORE + 1)
         many = len(some) > MOST_BEFORE
-        return {} if many else usual(store, self._definition, before=since, as_of=now)
+        return {} if many else usual(store, self._definition, before=since, as_of=as_of)
 
     def _behaviours(self, store: Store, lexicon: Lexicon, now: float) -> list[Answer]:
         sessions = store.sessions(source=Source.LIVE, ended=True, limit=MOST_WATCHED)

@@ -17,6 +17,8 @@ from ostinato.loop.suites.judge import register as register_judge
 from ostinato.loop.suites.refresh import register as register_refresh
 from ostinato.mining.commands import register_sessions
 from ostinato.sandbox.config import SandboxConfig
+from ostinato.store.commands import FOLDER_HELP
+from ostinato.store.config import meant_folder
 
 if TYPE_CHECKING:
     from ostinato.bench.axes import PassResult
@@ -40,7 +42,8 @@ class BenchOrder:
     ()
     """
 
-    directory: Path
+    directory: Path | None
+    """The run folder of `versions`; None takes the one that every command without a flag means."""
     versions: tuple[int, ...] = ()
     urls: tuple[tuple[str, str], ...] = ()
     """(address, name of the model) of each endpoint."""
@@ -79,7 +82,7 @@ def _add_run(group: Any) -> None:
     run = group.add_parser("run", help="run every task with every side, and compare the sides with the first")
     run.add_argument("suite", type=Path, metavar="SUITE", help="a sealed folder of Harbor tasks")
     run.add_argument("--versions", type=int, nargs="+", default=[], help="versions of the run in --directory")
-    run.add_argument("--directory", type=Path, default=Path("runs/demo"), help="the run folder")
+    run.add_argument("--directory", type=Path, help=FOLDER_HELP)
     run.add_argument(
         "--url",
         action="append",
@@ -283,14 +286,12 @@ async def _resources(order: BenchOrder, stack: AsyncExitStack) -> Any:
     from ostinato.loop.config import RunConfig
     from ostinato.loop.folder import RunError, owned
     from ostinato.loop.resources import open_resources
-    from ostinato.loop.run import Run
 
-    if not Run(directory=order.directory).has_record:
-        raise RunError(f"{order.directory} holds no run: name one with --directory, or run `ostinato demo`")
-    run = stack.enter_context(owned(order.directory, "bench run"))
+    directory = meant_folder(order.directory)
+    run = stack.enter_context(owned(directory, "bench run"))
     known = {each.version for each in run.open_store().versions()}
     if unknown := sorted(set(order.versions) - known):
-        raise RunError(f"{order.directory} has no version {unknown[0]}, only {min(known)} to {max(known)}")
+        raise RunError(f"{directory} has no version {unknown[0]}, only {min(known)} to {max(known)}")
     config = load(RunConfig, run.config)
     return await stack.enter_async_context(open_resources(config, run, _show()))
 

@@ -2,12 +2,14 @@
 
 import argparse
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-DONE, WRONG = 0, 2
+from ostinato.store.commands import FOLDER_HELP
+from ostinato.store.config import meant_folder
+
+DONE = 0
 
 
 def register(group: Any) -> None:
@@ -16,9 +18,7 @@ def register(group: Any) -> None:
         "refresh", help="retire tasks that training has seen, or that every measured side always solves"
     )
     refresh.add_argument("suite", type=Path, metavar="SUITE", help="a sealed folder of Harbor tasks")
-    refresh.add_argument(
-        "--directory", type=Path, default=Path("runs/demo"), help="the run whose training is asked about"
-    )
+    refresh.add_argument("--directory", type=Path, help=FOLDER_HELP)
     refresh.add_argument("--to", type=Path, default=None, help="folder for what leaves (SUITE-retired)")
     refresh.add_argument("--look", action="store_true", help="say what would leave, and change nothing")
     refresh.add_argument("--json", action="store_true", help="print JSON")
@@ -35,10 +35,7 @@ def _refresh(options: argparse.Namespace) -> int:
     from ostinato.model.families import load_renderer
     from ostinato.store.passes import Passes
 
-    run = Run(directory=options.directory)
-    if not run.has_record:
-        print(f"ostinato bench: {options.directory} holds no run: name one with --directory", file=sys.stderr)  # noqa: T201
-        return WRONG
+    run = Run(directory=meant_folder(options.directory))
     suite = open_suite(options.suite)
     decode = load_renderer(run.checkpoint(START)).tokenizer.decode
     with closing(run.open_store()) as store:

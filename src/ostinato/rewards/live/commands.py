@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ostinato.store.commands import add_record
 from ostinato.types import Reward, Session, Signal, Source
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def register(commands: Any) -> None:
 
 
 def _common(parser: argparse.ArgumentParser, run: Any) -> None:
-    parser.add_argument("--store", default="runs/serve/store.db", help="SQLite file or database URL")
+    add_record(parser)
     parser.add_argument("--definition", type=Path, help="TOML file (default: the definition that ships)")
     parser.add_argument("--as-of", type=float, metavar="SECONDS", help="since the epoch (default: now)")
     parser.add_argument("--json", action="store_true", help="print JSON, the last line one object")
@@ -42,15 +43,15 @@ def _open(run: Any, options: argparse.Namespace) -> int:
     from ostinato.rewards.definition import DefinitionError
     from ostinato.rewards.live.definition import LIVE, read_definition
     from ostinato.store import Store
+    from ostinato.store.config import meant_record
 
-    if "://" not in options.store and not Path(options.store).is_file():
-        return _complain(f"{options.store} is no store: name one with --store, or run `ostinato serve` first")
+    place = meant_record(options.directory, options.store).place
     try:
         definition = LIVE if options.definition is None else read_definition(options.definition)
     except DefinitionError as error:
         return _complain(str(error))
     as_of = time.time() if options.as_of is None else options.as_of
-    with closing(Store.open(options.store)) as store:
+    with closing(Store.open(place)) as store:
         status: int = run(store, definition, options, as_of)
         return status
 
@@ -62,7 +63,7 @@ def _score(store: "Store", definition: "LiveDefinition", options: argparse.Names
     if options.session:
         chosen = {session.id: session for session in sessions}
         if unknown := [id_ for id_ in options.session if id_ not in chosen]:
-            return _complain(f"{unknown[0]} is no live session that has ended in {options.store}")
+            return _complain(f"{unknown[0]} is no live session that has ended in this record")
         sessions = [chosen[id_] for id_ in options.session]
     done = rescore(store, definition, sessions, as_of=as_of)
     if options.json:
@@ -81,7 +82,7 @@ def _explain(store: "Store", definition: "LiveDefinition", options: argparse.Nam
 
     session = store.session(options.session)
     if session is None:
-        return _complain(f"{options.session} is no session in {options.store}")
+        return _complain(f"{options.session} is no session in this record")
     turns, signals = store.turns(session.id), store.signals(session.id)
     reward = definition.score(session.id, turns, signals, as_of=as_of)
     if options.json:
