@@ -148,8 +148,8 @@ def test_expected_errors_are_one_sentence(tmp_path: Path) -> None:
 
 
 def test_a_defect_keeps_its_traceback() -> None:
-    assert cli._expected(KeyError("x")) is None
-    assert cli._expected(OSError(errno.EPIPE, "broken pipe")) is None
+    assert cli._expected(KeyError("x"), "code") is None
+    assert cli._expected(OSError(errno.EPIPE, "broken pipe"), "code") is None
 
 
 def test_a_port_in_use_is_one_sentence(tmp_path: Path) -> None:

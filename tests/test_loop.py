@@ -109,3 +109,11 @@ async def test_ctrl_c_stops_everything(tmp_path: Path, number: signal.Signals) -
     assert await asyncio.wait_for(process.wait(), 300) == 130
     for module in ("ostinato.train.sft", "ostinato.gateway.server"):
         assert not pids(module, directory)
+
+
+def test_an_unknown_setting_is_named(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "ostinato.cli", "demo", "--directory", str(tmp_path / "run")]
+    done = subprocess.run([*command, "--set", "teach.step=3"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "teach.steps" in done.stderr
+    assert not (tmp_path / "run").exists()

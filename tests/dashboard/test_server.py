@@ -32,4 +32,4 @@ def test_it_prints_an_address_that_lets_in_and_ends_cleanly(filled: Path, checkp
 
 def test_a_store_that_is_not_there_is_named(capsys, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     assert cli.main(["dashboard", "--store", str(tmp_path / "none.db")]) == 2
-    assert "none.db does not exist" in capsys.readouterr().err
+    assert "none.db is no record" in capsys.readouterr().err
