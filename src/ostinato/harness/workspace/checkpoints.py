@@ -7,11 +7,13 @@
 
 That repository lies beside the sessions. Nothing is written to the person's own: no index, ref, object or
 stash. Bytes are kept as they are, whatever filters and newline rules the repository has. Ignored files are
-kept when a call names them.
+kept when a call names them. A tree of git knows neither the permissions of a file nor an empty folder, so a
+checkpoint is two ids, `TREE-MODES`: the second names a file with what git leaves out.
 """
 
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,32 +21,30 @@ from pathlib import Path
 
 from ostinato.git import links_in
 from ostinato.harness.conversation import Call, Edit
-from ostinato.harness.git import git
+from ostinato.harness.git import GitError, git
 from ostinato.harness.permissions import patterns
 from ostinato.harness.permissions.rules import Action, Rule, touched
+from ostinato.harness.workspace.restoring import Restoring
+from ostinato.harness.workspace.versions import (
+    NOTHING,
+    FileVersion,
+    Versions,
+    entries,
+    folders_below,
+    read,
+    seen,
+    written,
+)
 
 RAW = "* -text -eol -filter -ident -working-tree-encoding\n"
 OFF = ("advice.addEmbeddedRepo", "core.autocrlf", "core.safecrlf", "core.quotePath")
 SETTINGS = tuple(word for name in OFF for word in ("-c", f"{name}=false"))
-LINK, SUBMODULE = "120000", "160000"
+SUBMODULE = "160000"
+STAGED = re.compile(rb"\d{6} [0-9a-f]+ \d\t.*[^/]", re.DOTALL)
 MOST_EDITS = 200
 """The most files of one call whose content is shown; all of them can be undone."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileVersion:
-    """A file in a tree; the object is zeros where there is no file.
-
-    >>> FileVersion(mode="000000", object="0" * 40).missing
-    True
-    """
-
-    mode: str
-    object: str
-
-    @property
-    def missing(self) -> bool:
-        return not self.object.strip("0")
+KNOWN = 4
+"""The newest checkpoints whose versions are held, so that they are not read again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +68,7 @@ class Checkpoints:
         self.root = root
         self._place = place
         self._index = place / f"index-{os.getpid()}-{id(self)}"
+        self._known: dict[str, Versions] = {}
 
     @classmethod
     async def open(cls, root: Path, home: Path) -> "Checkpoints":
@@ -78,6 +79,7 @@ class Checkpoints:
             place.mkdir(parents=True, exist_ok=True, mode=0o700)
             await git(place, "init", "--quiet", "--bare", "--template=", ".")
         (place / "info").mkdir(exist_ok=True)
+        (place / "modes").mkdir(exist_ok=True)
         (place / "info" / "attributes").write_text(RAW)
         exclude = await _path(root, "info/exclude")
         (place / "info" / "exclude").write_bytes(exclude.read_bytes() if exclude.exists() else b"")
@@ -93,7 +95,7 @@ class Checkpoints:
             self._index.replace(self._place / "index")
 
     async def take(self, paths: Iterable[str] = ()) -> str:
-        """Return the id of the tree as it is now, with the ignored files among `paths`."""
+        """Return the id of a checkpoint of the files as they are now, with the ignored ones among `paths`."""
         # Status 1: a nested repository without commits, or a file that cannot be read, is left out.
         if links := links_in(await self._git("ls-files", "--stage", "-z")):
             await self._git("update-index", "--force-remove", "-z", "--stdin", stdin=links)
@@ -101,23 +103,37 @@ class Checkpoints:
         for path in paths:
             if (self.root / path).is_file() or (self.root / path).is_symlink():
                 await self._git("add", "--force", "--", f":(literal){path}", accepted=(0, 1, 128))
-        return (await self._git("write-tree")).decode().strip()
+        shown = ("--stage", "--others", "--directory", "--exclude-standard")
+        rows = (await self._git("ls-files", *shown, "-z")).split(b"\0")[:-1]
+        tree = (await self._git("write-tree")).decode().strip()
+        # Of what is not staged, folders are listed: those without a file that is kept.
+        folders = folders_below(self.root, [os.fsdecode(row) for row in rows if row.endswith(b"/")])
+        asked = b"".join(os.fsencode(folder) + b"\0" for folder in folders)
+        accepted = (0, 1)  # 1: git ignores none of them
+        ignored = (
+            await self._git("check-ignore", "-z", "--stdin", stdin=asked, accepted=accepted) if asked else b""
+        )
+        untracked = {*folders} - {os.fsdecode(row) for row in ignored.split(b"\0")}
+        versions = seen(self.root, entries(filter(STAGED.match, rows)), untracked)
+        checkpoint = f"{tree}-{self._keep(written(versions))}"
+        self._known = dict([*self._known.items(), (checkpoint, versions)][-KNOWN:])
+        return checkpoint
 
     async def diff(self, before: str, after: str) -> str:
-        """Return the unified diff of two trees."""
-        output = await self._git("diff", "--no-color", "--no-ext-diff", "--no-textconv", before, after)
+        """Return the unified diff of two checkpoints."""
+        trees = (checkpoint.partition("-")[0] for checkpoint in (before, after))
+        output = await self._git("diff", "--no-color", "--no-ext-diff", "--no-textconv", *trees)
         return output.decode(errors="replace")
 
     async def changed(self, before: str, after: str) -> dict[str, tuple[FileVersion, FileVersion]]:
-        """Return the files that differ between two trees, without submodules."""
-        raw = await self._git("diff-tree", "-r", "-z", "--no-renames", before, after)
-        fields = raw.decode("utf-8", "surrogateescape").split("\0")
-        rows = (field.lstrip(":").split() for field in fields[0:-1:2])
-        found = {
-            path: (FileVersion(mode=row[0], object=row[2]), FileVersion(mode=row[1], object=row[3]))
-            for row, path in zip(rows, fields[1::2], strict=True)
+        """Return the files, links and folders that differ between two checkpoints, without submodules."""
+        old, new = await self._versions(before), await self._versions(after)
+        differing = sorted(path for path in old.keys() | new.keys() if old.get(path) != new.get(path))
+        pairs = {
+            path: (FileVersion.of(old.get(path, NOTHING)), FileVersion.of(new.get(path, NOTHING)))
+            for path in differing
         }
-        return {path: pair for path, pair in found.items() if SUBMODULE not in {each.mode for each in pair}}
+        return {path: pair for path, pair in pairs.items() if SUBMODULE not in {each.mode for each in pair}}
 
     async def before(self, call: Call) -> str | None:
         """Take a checkpoint before a call that may change files; None before any other."""
@@ -130,13 +146,22 @@ class Checkpoints:
         return [await self._edit(path, *pair, trees=(checkpoint, tree)) for path, pair in changed]
 
     async def undo(self, before: str, after: str) -> Restored:
-        """Restore the files that changed between two trees, where nobody has changed them since."""
+        """Restore what changed between two checkpoints, where nobody has changed it since."""
         change = await self.changed(before, after)
         since = await self.changed(after, await self.take(change))
-        restored = [path for path in change if path not in since]
-        for path in restored:
-            await self._put(path, change[path][0])
-        return Restored(restored=tuple(restored), left=tuple(path for path in change if path in since))
+        mine = {path: old for path, (old, _) in change.items() if path not in since}
+        tree = Restoring(self.root, await self._versions(before))
+        for path in sorted(mine, reverse=True):  # the content of a folder before the folder
+            tree.clear(path, mine[path])
+        left = [path for path in change if path in since]
+        for path, old in mine.items():
+            if old.missing:
+                continue
+            content = None if path.endswith("/") else await self._content(old)
+            done = tree.folder(path) if content is None else tree.file(path, old, content)
+            left += [] if done else [path]
+        tree.finish()
+        return Restored(restored=tuple(path for path in change if path not in left), left=tuple(left))
 
     async def unkept(self) -> list[Rule]:
         """Return rules that keep edits out of repositories within this one: they cannot be put into a
@@ -150,27 +175,32 @@ class Checkpoints:
         ]
 
     async def _edit(self, path: str, old: FileVersion, new: FileVersion, *, trees: tuple[str, str]) -> Edit:
-        before, after = [None if each.missing else await self._content(each) for each in (old, new)]
+        before, after = [await self._content(each) if each.object else None for each in (old, new)]
         return Edit(path=path, before=before, after=after, trees=trees)
 
     async def _content(self, entry: FileVersion) -> bytes:
         return await self._git("cat-file", "blob", entry.object)
 
-    async def _put(self, path: str, entry: FileVersion) -> None:
-        target = self.root / path
-        if target.is_symlink() or target.is_file():
-            target.unlink()
-        if entry.missing:
-            _remove_empty(target.parent, self.root)
-            return
-        target.parent.mkdir(parents=True, exist_ok=True)
-        content = await self._content(entry)
-        if entry.mode == LINK:
-            target.symlink_to(os.fsdecode(content))
-            return
-        target.write_bytes(content)
-        if entry.mode == "100755":
-            target.chmod(target.stat().st_mode | 0o111)
+    async def _versions(self, checkpoint: str) -> Versions:
+        """Return what a checkpoint has at each path; raises GitError for one that is gone."""
+        if checkpoint in self._known:
+            return self._known[checkpoint]
+        tree, _, name = checkpoint.partition("-")
+        modes = self._place / "modes" / (name or "none")
+        if not modes.exists():
+            raise GitError(f"the permissions of checkpoint {checkpoint} are not in {modes.parent}: it stays")
+        listed = await self._git("ls-tree", "-r", "-z", tree)
+        return read(entries(listed.split(b"\0")[:-1]), modes.read_bytes())
+
+    def _keep(self, modes: bytes) -> str:
+        """Keep the modes of a checkpoint in a file, and return its name."""
+        name = hashlib.sha256(modes).hexdigest()[:40]
+        kept = self._place / "modes" / name
+        if not kept.exists():
+            made = self._index.with_suffix(".modes")
+            made.write_bytes(modes)
+            made.replace(kept)
+        return name
 
     async def _git(self, *arguments: str, stdin: bytes = b"", accepted: tuple[int, ...] = (0,)) -> bytes:
         environment = {
@@ -186,10 +216,3 @@ class Checkpoints:
 async def _path(root: Path, name: str) -> Path:
     found = (await git(root, "rev-parse", "--git-path", name)).decode().rstrip("\n")
     return (root / found).resolve()
-
-
-def _remove_empty(directory: Path, root: Path) -> None:
-    for parent in (directory, *directory.parents):
-        if parent == root or not parent.is_dir() or any(parent.iterdir()):
-            return
-        parent.rmdir()

@@ -35,9 +35,9 @@ class EditJournal:
         return cls(root, (root / common).resolve())
 
     def tell(self, session_id: str, turn: int | None, model: str, call: Call, edit: Edit) -> None:
-        """Send one edit, unless the journal is not wanted or the file is not text."""
+        """Send one edit, unless the journal is not wanted, the file is no text, or its text stayed."""
         texts = _texts(edit)
-        if texts is None or not self._enabled.exists():
+        if texts is None or texts[0] == texts[1] or not self._enabled.exists():
             return
         event = {
             "hook_event_name": "edit.proposed",
