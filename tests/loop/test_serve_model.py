@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator, Mapping
@@ -11,14 +12,17 @@ from typing import Any
 
 import aiohttp
 import pytest
+from rich.console import Console
 from tests.engine.remote.fake_vllm import LOGPROB, fake_vllm
 
-from ostinato.loop.serve_model import ServeModelConfig, ServeModelError, find_model
+from ostinato.loop.serve_model import ServeModelConfig, ServeModelError, find_model, serve_model
+from ostinato.loop.services import ServiceError
 from ostinato.model.config import ModelConfig
 from ostinato.model.create import create
 from ostinato.model.tokenizer import IM_END, Tokenizer
 from ostinato.store import Store, StoreError
 from ostinato.types import Turn
+from ostinato.web.port import PortBusyError
 
 TOKENIZER = Tokenizer.train(["the file holds the answer " * 4], 300)
 SAID = (*TOKENIZER.encode("the answer"), TOKENIZER.encode(IM_END)[0])
@@ -126,6 +130,31 @@ async def test_a_checkpoint_is_served_by_an_engine_of_its_own(tmp_path: Path) ->
     assert "serving model as version 0" in printed[0]
     (turn,) = recorded(tmp_path / "serve" / "store.db")
     assert turn.unscorable is None
+
+
+@pytest.mark.parametrize("kept", [False, True])
+async def test_a_busy_port_is_found_before_the_model_is_loaded_and_leaves_no_folder(
+    tmp_path: Path, kept: bool
+) -> None:
+    TOKENIZER.save(tmp_path / "model")  # there are no weights: loading them would be another complaint
+    folder = tmp_path / "runs" / "serve"
+    folder.mkdir(parents=True) if kept else None
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        config = ServeModelConfig(model=str(tmp_path / "model"), directory=folder, port=port)
+        with pytest.raises(PortBusyError, match=f"127.0.0.1:{port} .*another port with --port"):
+            await serve_model(config, Console())
+    assert folder.exists() is kept and folder.parent.exists() is kept
+
+
+async def test_an_engine_that_does_not_start_leaves_no_folder(tmp_path: Path) -> None:
+    TOKENIZER.save(tmp_path / "model")
+    folder = tmp_path / "runs" / "serve"
+    with pytest.raises(ServiceError, match="serve-engine-0"):
+        await serve_model(
+            ServeModelConfig(model=str(tmp_path / "model"), directory=folder, port=0), Console()
+        )
+    assert not folder.parent.exists()
 
 
 def test_a_model_that_is_nowhere_is_named() -> None:

@@ -38,7 +38,8 @@ class RequestLimits:
         if count >= self.max_len:
             raise PromptTooLongError(
                 f"{request.request_id}: a prompt of {count} tokens leaves no room in {self.max_len}: "
-                "shorten it or start the engine with a larger --max-len"
+                "shorten it, or give the engine a larger context (--context of `ostinato serve`, max_len "
+                "elsewhere)"
             )
 
 

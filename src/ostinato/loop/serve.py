@@ -19,6 +19,7 @@ from ostinato.loop.trial import CHAMPION
 from ostinato.store import Store
 from ostinato.store.accounts import hash_key, new_key
 from ostinato.types import Arm
+from ostinato.web.port import check_free
 
 
 async def serve(directory: Path, port: int, aliases: Sequence[str], console: Console) -> int:
@@ -38,6 +39,7 @@ async def _serve(run: Run, port: int, aliases: Sequence[str], console: Console, 
     deployed = next((arm for arm in store.arms() if arm.name == CHAMPION), None)
     if deployed is None:
         raise RunError(f"the run in {run.directory} has deployed no version yet: let `ostinato demo` finish")
+    check_free("127.0.0.1", port)
     start = run.checkpoint(START)
     async with Services(run) as services:
         version = engine_settings(load(RunConfig, run.config), run, deployed.version)

@@ -10,7 +10,9 @@ which translates and costs one hop on the loopback.
 """
 
 import asyncio
+import shutil
 from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -31,6 +33,7 @@ from ostinato.store import Store
 from ostinato.store.accounts import hash_key, new_key
 from ostinato.store.config import refuse_password
 from ostinato.types import Abilities, Arm, from_json
+from ostinato.web.port import check_free
 
 
 class ServeModelError(ValueError):
@@ -82,13 +85,17 @@ class ServeModelConfig:
 
 
 async def serve_model(config: ServeModelConfig, console: Console) -> int:
-    """Serve until the process is stopped.
+    """Serve until the process is stopped. A folder that was made for it goes again when nothing is served.
 
     Raises ServeModelError when the model cannot be found, OwnedError when another process serves from the
     folder, and ServiceError, with its reason, when an engine or the gateway does not start.
     """
     checkpoint = await asyncio.to_thread(find_model, config.model, tokenizer_only=bool(config.engines))
-    with owned(config.directory, "serve") as run:
+    made = [each for each in (config.directory, *config.directory.parents) if not each.exists()]
+    with ExitStack() as unserved, owned(config.directory, "serve") as run:
+        if made:
+            unserved.callback(_remove, made)
+        check_free(config.host, config.port)
         store = Store.open(config.store or run.store)
         try:
             async with Services(run) as services:
@@ -98,6 +105,7 @@ async def serve_model(config: ServeModelConfig, console: Console) -> int:
                 )
                 _point_arms(store, engines)
                 _say(console, config, gateway, engines, store)
+                unserved.pop_all()
                 where = config.store or run.store
                 shown = ("--store", where, "--checkpoint", str(checkpoint))
                 with dashboard_beside(run.logs / "dashboard.log", *shown) as beside:
@@ -163,6 +171,14 @@ class _Engine:
                 "recorded and never trained. Start vLLM with --logprobs-mode processed_logprobs"
             )
         return None
+
+
+def _remove(folders: Sequence[Path]) -> None:
+    """Remove the first folder with all that is in it, and of those above it what is empty then."""
+    shutil.rmtree(folders[0])
+    with suppress(OSError):  # somebody else has put something there meanwhile
+        for folder in folders[1:]:
+            folder.rmdir()
 
 
 def find_model(model: str, *, tokenizer_only: bool = False) -> Path:

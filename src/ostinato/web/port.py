@@ -1,6 +1,8 @@
 """TCP ports as a person types them."""
 
 import argparse
+import os
+import socket
 
 LARGEST_PORT = 65_535
 
@@ -10,3 +12,18 @@ def port(text: str) -> int:
     if not text.isdecimal() or int(text) > LARGEST_PORT:
         raise argparse.ArgumentTypeError(f"{text!r} is no port: give a number from 0 to {LARGEST_PORT}")
     return int(text)
+
+
+class PortBusyError(Exception):
+    """Nothing more can listen on a port."""
+
+
+def check_free(host: str, port: int) -> None:
+    """Raise PortBusyError when a server could not listen there: it is asked before something long begins."""
+    try:
+        socket.create_server((host, port)).close()
+    except OSError as error:
+        reason = str(error) if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
+        raise PortBusyError(
+            f"cannot listen on {host}:{port} ({reason}): stop what does, or name another port with --port"
+        ) from error
