@@ -127,23 +127,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(getattr(options, "interrupted", "stopped"), file=sys.stderr)  # noqa: T201
         return INTERRUPTED
     except Exception as error:
-        if (sentence := _expected(error)) is None:
+        if (sentence := _expected(error, words[0])) is None:
             raise
         print(f"ostinato: {sentence}", file=sys.stderr)  # noqa: T201
         return WRONG
     return status
 
 
-def _expected(error: Exception) -> str | None:
+def _expected(error: Exception, command: str) -> str | None:
     """Return the sentence that tells a person about `error`; None for a defect.
 
     The error classes of these packages are raised with a sentence that says what, where and what to do. An
-    operating system's error is expected when it names a file: one that is missing, read-only or full.
+    operating system's error is expected when it names a file: one that is missing, read-only or full. A
+    package of an extra may be missing.
     """
+    from ostinato import extras
     from ostinato.laboratory import LABORATORY
 
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}"
+    if isinstance(error, ImportError) and (module := extras.missing(error)) is not None:
+        return extras.sentence(module, f"`ostinato {command}`")
     return str(error) if type(error).__module__.partition(".")[0] in {"ostinato", LABORATORY} else None
 
 

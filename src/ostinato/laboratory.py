@@ -26,7 +26,7 @@ def laboratory(name: str) -> Command:
                 raise
             raise LaboratoryError(
                 f"this command needs the package {LABORATORY}, which is not installed: it comes with the "
-                "wheel of ostinato, so install it anew: `pip install --force-reinstall --no-deps ostinato`"
+                "wheel of ostinato, so install that anew with `pip install --force-reinstall --no-deps`"
             ) from error
         return command(options)
 

@@ -19,7 +19,7 @@ async def _broken(_: object) -> Backend:
 def test_every_line_comes_from_something_that_ran(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    broken = choose.BackendKind(name="broken", make=_broken, advice="install the engine")
+    broken = choose.BackendKind(name="broken", make=_broken, advice="install 'ostinato[engine]'")
     monkeypatch.setattr(doctor, "KINDS", {"process": choose.KINDS["process"], "broken": broken})
     monkeypatch.setattr(cgroup, "usable", lambda: None)
     assert cli.main(["doctor", "--json"]) == 0
@@ -29,16 +29,16 @@ def test_every_line_comes_from_something_that_ran(
     assert not found["broken"]["works"]
     assert (found["broken"]["detail"], found["broken"]["advice"]) == (
         "no such engine here",
-        "install the engine",
+        "install 'ostinato[engine]'",
     )
     assert "delegate" in found["cgroups"]["advice"]
 
 
 def test_the_table_is_for_people(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    broken = choose.BackendKind(name="broken", make=_broken, advice="install the engine")
+    broken = choose.BackendKind(name="broken", make=_broken, advice="install 'ostinato[engine]'")
     monkeypatch.setattr(doctor, "KINDS", {"broken": broken})
     assert cli.main(["doctor"]) == 1, "no backend works"
-    assert "do: install the engine" in capsys.readouterr().out
+    assert "do: install 'ostinato[engine]'" in capsys.readouterr().out
 
 
 def test_missing_restrictions_of_a_kernel_are_reported() -> None:

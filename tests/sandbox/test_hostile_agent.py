@@ -286,3 +286,14 @@ async def test_calls_and_results_of_any_size_pass_between_judge_and_worker(hosti
     await wire.close("the test is over")
     judge.close()
     examined.close()
+
+
+async def test_a_response_to_a_call_that_was_just_cancelled_is_dropped(wire: AgentConnection) -> None:
+    """The cancelled call runs only in the next round of the loop, so its request is still known."""
+    asked = asyncio.create_task(wire.request({"op": "usage"}, within_s=20))
+    await asyncio.sleep(0)
+    asked.cancel()
+    wire.data_received(frames.pack({"id": 1}, b""))
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    assert wire._end_reason is None

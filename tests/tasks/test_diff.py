@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ostinato.tasks.diff import MOST_CHARACTERS, MOST_LINES, SLACK, beyond, unified
+from ostinato.tasks.diff import MOST_CHARACTERS, MOST_LINES, SLACK, authored, beyond, unified
 from ostinato.tasks.pebble import generate, write
 from ostinato.types import Task
 
@@ -67,3 +67,34 @@ def test_a_patch_may_need_a_file_to_be_deleted(task: Task) -> None:
 def test_bytes_that_are_no_text_are_counted(task: Task) -> None:
     assert beyond(task, {"image.png": b"\xff\x00\n\xfe"}) == 2
     assert "\ufffd" in unified(task, {"image.png": b"\xff\n"})
+
+
+def test_what_tools_write_by_the_way_is_no_edit(task: Task) -> None:
+    (task.repo / ".gitignore").write_text("/build/\n*.log\n")
+    (task.repo / "kept.log").write_text("of the repository\n")
+    written: dict[str, bytes | None] = dict.fromkeys(
+        (
+            *(
+                ".pytest_cache/README.md",
+                ".pytest_cache/v/cache/nodeids",
+                "sub/__pycache__/a.cpython-311.pyc",
+            ),
+            *(
+                ".mypy_cache/3.11/a.json",
+                ".hypothesis/unicode_data/x.gz",
+                ".coverage",
+                "build/lib/a.py",
+                "run.log",
+            ),
+        ),
+        b"{}\n" * 500,
+    )
+    assert authored(task, written) == {} and unified(task, written) == ""
+    assert beyond(task, written) == 0
+    edits: dict[str, bytes | None] = {**solved(task), "kept.log": b"changed\n", "sub/build/a.py": b"x = 1\n"}
+    assert authored(task, {**written, **edits}) == edits
+
+
+def test_a_session_cannot_hide_its_files_by_an_ignore_of_its_own(task: Task) -> None:
+    edits: dict[str, bytes | None] = {".gitignore": b"*\n", "much.py": b"x = 1\n" * 50}
+    assert authored(task, edits) == edits

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from ostinato import extras
 from ostinato_lab.planner.cluster import ClusterPlan
 from ostinato_lab.planner.costs import Costs, PlanError
 from ostinato_lab.planner.cycle import PHASES, Simulated
@@ -140,7 +141,7 @@ def draw(found: Simulated, path: Path, title: str) -> None:
     try:
         import matplotlib as mpl
     except ImportError as error:
-        raise PlanError("--plot needs matplotlib: pip install 'ostinato[demo]'") from error
+        raise PlanError(extras.sentence("matplotlib", "--plot")) from error
     mpl.rcParams["svg.hashsalt"] = "plan"  # the same plan is the same file
     from matplotlib.figure import Figure
 

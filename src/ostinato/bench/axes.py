@@ -17,6 +17,14 @@ from ostinato.harness.episode import Episode
 from ostinato.types import Grade, Task
 
 AXES = ("correct", "quality", "efficiency", "interaction")
+SHARES = frozenset(
+    {
+        *("tampered", "forgeable", "broken", "ran_tests", "questions_needed", "promise_kept"),
+        *("kept_found", "survives"),
+    }
+)
+"""The measures in [0, 1]; those of a judge are such too. Every other one but SIGNED is at least 0."""
+SIGNED = frozenset({"lint_more"})
 Measures = Mapping[str, Mapping[str, float]]
 """Axis -> measure -> value."""
 
@@ -57,6 +65,15 @@ class PassResult:
     @classmethod
     def read(cls, value: Mapping[str, Any]) -> "PassResult":
         return cls(solved=value["solved"], grade=value["grade"], measures=value["measures"])
+
+
+def is_share(measure: str) -> bool:
+    """Return whether a measure lies in [0, 1].
+
+    >>> is_share("ran_tests"), is_share("scope by qwen3"), is_share("tokens_out")
+    (True, True, False)
+    """
+    return measure in SHARES or " by " in measure
 
 
 def result(episode: Episode, wall_s: float) -> PassResult:

@@ -7,12 +7,15 @@ from typing import Any
 import numpy as np
 
 from ostinato.bench import estimate
+from ostinato.bench.axes import SIGNED, is_share
 from ostinato.bench.contest import Results
 from ostinato.bench.suite import BenchSuite
-from ostinato.deploy.statistics import Estimate, Floats, half_width, holm
+from ostinato.deploy.statistics import Floats, half_width, holm
 from ostinato.types import Task
 
 BEST_OF = (1, 2, 4, 8, 16)
+FEWEST = 4
+"""The repositories of which an interval can be told; fewer do not say how much repositories differ."""
 SOLVED = "solved"
 
 
@@ -25,13 +28,16 @@ class Bounded:
     """
 
     value: float
-    low: float
-    high: float
+    low: float | None
+    """None, as `high`, where too few repositories, or values that are all the same, tell no interval."""
+    high: float | None
     tasks: int
     repositories: int
 
     @property
     def text(self) -> str:
+        if self.low is None or self.high is None:
+            return f"{_number(self.value)} (too few)"
         return f"{_number(self.value)} [{_number(self.low)}, {_number(self.high)}]"
 
 
@@ -47,8 +53,8 @@ class Contrast:
     finding: Bounded
     p: float
     """Two-sided, of no difference at all."""
-    detectable: float
-    """The smallest true difference that this comparison would show with a chance of 80 %."""
+    detectable: float | None
+    """The smallest true difference that this shows with a chance of 80 %; None where it shows nothing."""
     holds: bool = False
     """True when Holm's rule over all measures of the comparison rejects no difference at 5 %."""
 
@@ -133,7 +139,10 @@ def _axes(tasks: Sequence[Task], passes: int, results: Results) -> dict[str, dic
         values = {task.id: _mean(results, task, passes, axis, measure) for task in tasks}
         known = [task for task in tasks if values[task.id] is not None]
         array = np.array([values[task.id] for task in known], dtype=float)
-        found.setdefault(axis, {})[measure] = _finding(known, array, estimate.quantity)
+        how = estimate.quantity if measure in SIGNED else estimate.amount
+        found.setdefault(axis, {})[measure] = _finding(
+            known, array, estimate.share if is_share(measure) else how
+        )
     return found
 
 
@@ -145,7 +154,7 @@ def _changes(suite: BenchSuite, passes: int, first: Results, second: Results) ->
     def rate(results: Results) -> Floats:
         return np.array([np.mean([results[task.id, k].solved for k in range(passes)]) for task in whole])
 
-    changes = {SOLVED: _change(whole, rate(second) - rate(first), estimate.difference)}
+    changes = {SOLVED: _change(whole, rate(second) - rate(first), shares=True)}
     for axis, measure in [each for each in _measures(first) if each in _measures(second)]:
         pairs = {
             task.id: (_mean(first, task, passes, axis, measure), _mean(second, task, passes, axis, measure))
@@ -156,7 +165,7 @@ def _changes(suite: BenchSuite, passes: int, first: Results, second: Results) ->
             differences = np.array([pairs[task.id][1] for task in known], dtype=float) - np.array(
                 [pairs[task.id][0] for task in known], dtype=float
             )
-            changes[f"{axis}/{measure}"] = _change(known, differences, estimate.mean_difference)
+            changes[f"{axis}/{measure}"] = _change(known, differences, shares=is_share(measure))
     rejected = holm([change.p for change in changes.values()], estimate.LEVEL)
     return {
         name: Contrast(finding=each.finding, p=each.p, detectable=each.detectable, holds=holds)
@@ -164,32 +173,36 @@ def _changes(suite: BenchSuite, passes: int, first: Results, second: Results) ->
     }
 
 
-def _change(
-    tasks: Sequence[Task], differences: Floats, how: Callable[[Floats, Floats], Estimate]
-) -> Contrast:
-    names = [task.cluster for task in tasks]
-    found = how(differences, estimate.member(names))
-    value, half = float(found.value), float(half_width(found, estimate.LEVEL / 2))
+def _change(tasks: Sequence[Task], differences: Floats, *, shares: bool) -> Contrast:
+    """Return the change of a share, or of a measure without bounds; too few repositories show nothing."""
+    clusters = estimate.member([task.cluster for task in tasks])
+    found = (estimate.difference if shares else estimate.mean_difference)(differences, clusters)
+    half, most = half_width(found, estimate.LEVEL / 2), 1.0 if shares else np.inf
+    ends = (np.maximum(found.value - half, -most), np.minimum(found.value + half, most))
+    finding = _bounded(tasks, found.value, *ends)
+    told = finding.low is not None
     return Contrast(
-        finding=Bounded(
-            value=value, low=value - half, high=value + half, tasks=len(tasks), repositories=len(set(names))
-        ),
-        p=float(estimate.two_sided(found)),
-        detectable=estimate.detectable(found, differences),
+        finding=finding,
+        p=float(estimate.two_sided(found)) if told else 1.0,
+        detectable=estimate.detectable(found, differences) if told else None,
     )
 
 
 def _finding(
     tasks: Sequence[Task], values: Floats, how: Callable[[Floats, Floats], tuple[Floats, Floats, Floats]]
 ) -> Bounded:
-    names = [task.cluster for task in tasks]
-    value, low, high = how(values, estimate.member(names))
+    return _bounded(tasks, *how(values, estimate.member([task.cluster for task in tasks])))
+
+
+def _bounded(tasks: Sequence[Task], value: Floats, low: Floats, high: Floats) -> Bounded:
+    repositories = len({task.cluster for task in tasks})
+    told = repositories >= FEWEST and bool(np.isfinite([low, high]).all() and low < high)
     return Bounded(
         value=float(value),
-        low=float(low),
-        high=float(high),
+        low=float(low) if told else None,
+        high=float(high) if told else None,
         tasks=len(tasks),
-        repositories=len(set(names)),
+        repositories=repositories,
     )
 
 

@@ -1,12 +1,21 @@
 """Any OpenAI-compatible endpoint as a side of a comparison, beside the versions of a run."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
+import aiohttp
+
 from ostinato.harness.client import Ask, GatewayClient, GatewayRefused, GatewayUnavailable, Message, Reply
-from ostinato.types import Signal
+from ostinato.types import Signal, Source, new_id
 
 TOO_MANY, SERVER_ERROR = 429, 500
+ANSWERS_S, REFUSES_S = 5.0, 4.0
+"""Seconds that an endpoint has to answer at all, and to refuse a request: less than ten together."""
+
+
+class EndpointError(RuntimeError):
+    """Nothing answers at an address, or it refuses every request; the message says what to do."""
 
 
 class Endpoint(GatewayClient):
@@ -18,6 +27,34 @@ class Endpoint(GatewayClient):
     def __init__(self, url: str, key: str, *, model: str, patience_s: float = 60.0) -> None:
         super().__init__(url, key, patience_s=patience_s)
         self.url, self.model = url.rstrip("/"), model
+
+    async def check(self) -> None:
+        """Ask for one token before a long run. Raises EndpointError within ten seconds.
+
+        A server that is slow or overloaded is no error: only one that is not there, or that refuses.
+        """
+        try:
+            async with asyncio.timeout(ANSWERS_S), self._open("/v1/models", None, {}):
+                pass
+        except (aiohttp.ClientError, OSError) as error:  # TimeoutError is one
+            reason = str(error) or f"no answer within {ANSWERS_S:.0f} s"
+            raise EndpointError(f"nothing answers at {self.url}: {reason}; is it started?") from error
+        except GatewayRefused:
+            pass  # it answers; some servers list no models
+        greeting = {"role": "user", "content": "Reply with one word."}
+        ask = Ask(
+            session_id=new_id(), turn=0, messages=(greeting,), tools=(), max_tokens=1, source=Source.BENCH
+        )
+        try:
+            async with asyncio.timeout(REFUSES_S):
+                await self.reply(ask)
+        except GatewayRefused as error:
+            raise EndpointError(
+                f"{self.url} refuses the requests of the bench ({error.status}): {error.message}. The key is "
+                "in OSTINATO_BENCH_KEY or a --key-file; at a gateway of ostinato it needs the role admin"
+            ) from error
+        except (GatewayUnavailable, TimeoutError):
+            pass
 
     async def reply(self, ask: Ask, on_text: Callable[[str], None] | None = None) -> Reply:
         """Return the next message.

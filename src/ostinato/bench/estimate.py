@@ -76,6 +76,12 @@ def quantity(values: Floats, clusters: Floats) -> tuple[Floats, Floats, Floats]:
     return estimate.value, estimate.value - half, estimate.value + half
 
 
+def amount(values: Floats, clusters: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return mean, low and high of values of at least 0, of which no interval reaches below 0."""
+    mean, low, high = quantity(values, clusters)
+    return mean, np.maximum(low, 0.0), high
+
+
 def difference(differences: Floats, clusters: Floats) -> Estimate:
     """Return the mean difference over tasks, (..., tasks), each in [-1, 1].
 

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from ostinato.bench.quality import Changes, original
+from ostinato.bench.quality import original
 from ostinato.rewards.judge_client import JudgeClient, NoVerdictError
+from ostinato.tasks.diff import Changes, authored
 from ostinato.types import Task
 
 RUBRIC = {
@@ -94,7 +95,7 @@ async def judged(judge: QualityJudge, task: Task, changes: Changes) -> dict[str,
     if not patches:
         raise NoVerdictError("nobody kept a solution that this one could be compared with")
     kept = "".join(path.read_text(errors="replace") for path in patches)
-    opinion = await judge.opinion(task.instruction, kept, diff(task.repo, changes))
+    opinion = await judge.opinion(task.instruction, kept, diff(task.repo, authored(task, changes)))
     return {f"{aspect} by {judge.name}": (sum(orders) / 2 + 1) / 2 for aspect, orders in opinion.items()}
 
 

@@ -89,7 +89,8 @@ def page(figures: SuiteFigures) -> str:
         )
         parts.append(f"<h2>{html.escape(title)}</h2><table><tr>{head}</tr>{body}</table>")
     parts.append(
-        "<p>Intervals are 95 %, clustered by repository. An unknown measure is missing, not zero.</p>"
+        "<p>Intervals are 95 %, clustered by repository. Fewer than four repositories, or values that are "
+        "all the same, are too few to tell one. An unknown measure is missing, not zero.</p>"
     )
     title = html.escape(figures.suite)
     return (
@@ -109,9 +110,8 @@ def plot(figures: SuiteFigures) -> bytes:
     for side in figures.sides:
         ks = sorted(side.best_of)
         best.plot(ks, [side.best_of[k].value for k in ks], marker="o", label=side.name[:40])
-        best.fill_between(
-            ks, [side.best_of[k].low for k in ks], [side.best_of[k].high for k in ks], alpha=0.15
-        )
+        if bands := [(k, of.low, of.high) for k, of in sorted(side.best_of.items()) if of.low is not None]:
+            best.fill_between(*map(list, zip(*bands, strict=True)), alpha=0.15)
         tokens = side.axes.get("efficiency", {}).get("tokens_out")
         if tokens is not None and side.solve is not None:
             cost.errorbar([tokens.value], [side.solve.value], yerr=_error(side.solve), fmt="o", capsize=3)
@@ -126,7 +126,9 @@ def plot(figures: SuiteFigures) -> bytes:
     return written.getvalue()
 
 
-def _error(finding: Bounded) -> list[list[float]]:
+def _error(finding: Bounded) -> list[list[float]] | None:
+    if finding.low is None or finding.high is None:
+        return None
     return [[finding.value - finding.low], [finding.high - finding.value]]
 
 
@@ -144,9 +146,9 @@ def _row(name: str, change: Contrast) -> tuple[str, ...]:
     return (
         shown,
         change.finding.text,
-        f"{change.p:.4f}",
+        f"{change.p:.4f}" if change.finding.low is not None else "—",
         holds,
-        f"{change.detectable:.3f}" if change.detectable < float("inf") else "nothing",
+        "nothing" if change.detectable is None else f"{change.detectable:.3f}",
         str(change.finding.tasks),
     )
 

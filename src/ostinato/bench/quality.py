@@ -13,11 +13,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ostinato.tasks.diff import Changes, authored
 from ostinato.types import Task
 
 LINT_S = 30.0
-Changes = Mapping[str, bytes | None]
-"""Path -> the file afterwards, None for one that was deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +34,11 @@ class KeptPatch:
 
 
 def quality(task: Task, changes: Changes) -> dict[str, float]:
-    """Return the size of the diff, alone and beside what a person kept, and what a linter says more."""
+    """Return the size of the diff, alone and beside what a person kept, and what a linter says more.
+
+    Caches and ignored files that a run of the tests wrote are none of it.
+    """
+    changes = authored(task, changes)
     before = {path: original(task.repo, path) for path in changes}
     sizes = [line_changes(before[path], after) for path, after in changes.items()]
     added, removed = sum(more for more, _ in sizes), sum(less for _, less in sizes)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from ostinato import extras
 from ostinato.deploy.lineage import LineageError, lineage, tree
 from ostinato.loop.run import Run
 from ostinato.web.port import port
@@ -87,6 +88,7 @@ def _serve(options: argparse.Namespace) -> int:
     given = {name: value for name in OF_A_MODEL if (value := getattr(options, name)) is not None}
     if complaint := _without_effect(options.model, given):
         raise ServeCommandError(complaint)
+    extras.need("torch", "an engine server")  # also one before a vLLM that is there
     if options.model is None:
         from ostinato.loop.serve import serve
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import aiohttp
 
+from ostinato import extras
 from ostinato.deploy.traffic import point_arm, put_arm
 from ostinato.engine.config import EngineServerConfig
 from ostinato.gateway.config import GatewayServerConfig
@@ -297,7 +298,5 @@ def open_placement(config: PlacementConfig, directory: Path, *, local_store: boo
     except ModuleNotFoundError as error:
         if error.name != "ray":
             raise
-        raise PlacementError(
-            "[placement] kind is ray, which is not installed: pip install 'ostinato[ray]'"
-        ) from error
+        raise PlacementError(extras.sentence("ray", "[placement] kind = ray")) from error
     return RayPlacement(config, directory, local_store=local_store)

@@ -18,6 +18,7 @@ from typing import Literal
 import aiohttp
 from rich.console import Console
 
+from ostinato import extras
 from ostinato.engine.config import EngineServerConfig
 from ostinato.gateway.config import GatewayServerConfig
 from ostinato.loop.dashboard.beside import dashboard_beside
@@ -179,7 +180,9 @@ def find_model(model: str, *, tokenizer_only: bool = False) -> Path:
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
     except ImportError as error:
-        raise ServeModelError(f"{model} is no directory; from the hub: pip install 'ostinato[hf]'") from error
+        raise ServeModelError(
+            f"{model} is no directory, and {extras.sentence('huggingface_hub', 'the hub')}"
+        ) from error
     texts = ["*.json", "*.jinja"]
     try:
         return Path(

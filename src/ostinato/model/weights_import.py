@@ -1,7 +1,7 @@
 """The import of weights that lie elsewhere: a GGUF file or a directory becomes a checkpoint of ours.
 
 Tensors are dequantised and written one at a time, in a directory beside the target; it gets the target's name
-when it is complete. `pip install 'ostinato[hf]'` brings what GGUF needs.
+when it is complete. The extra `hf` brings what GGUF needs.
 """
 
 import json
@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ostinato import extras
 from ostinato.model.checkpoint import CheckpointMeta, compare, shapes
 from ostinato.model.config import META, ModelConfig, ModelConfigError
 from ostinato.model.tensor_files import (
@@ -124,7 +125,7 @@ def _reader(source: Path) -> Any:
     try:
         from gguf import GGUFReader
     except ImportError as error:
-        raise CheckpointError(f"{source}: GGUF needs more packages: pip install 'ostinato[hf]'") from error
+        raise CheckpointError(extras.sentence("gguf", f"{source}: GGUF")) from error
     if not source.is_file():
         raise CheckpointError(f"{source} is neither a GGUF file nor a directory")
     try:

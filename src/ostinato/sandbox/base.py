@@ -28,6 +28,14 @@ class ChangesError(SandboxError):
     """Changes that are too large, or that no repository can take; the code in the sandbox is at fault."""
 
 
+class MachineRefusesError(SandboxError):
+    """This machine refuses what a backend is made of, as a kernel does that has no namespaces for us.
+
+    For this reason alone `auto` goes on with a weaker backend. A missing package, a start that broke off or a
+    machine that is short of memory is no reason: there the better backend works once that is mended.
+    """
+
+
 class EndedWithinError(SandboxError):
     """The sandbox was ended by the code that ran in it; its backend still works."""
 

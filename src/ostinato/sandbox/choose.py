@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from ostinato import extras
 from ostinato.sandbox.backends.process.backend import ProcessBackend
-from ostinato.sandbox.base import Backend, SandboxError, Spec
+from ostinato.sandbox.base import Backend, MachineRefusesError, SandboxError, Spec
 from ostinato.sandbox.config import SandboxConfig
 from ostinato.sandbox.egress.setting import LettingBackend, policy
 from ostinato.sandbox.foreign import settings
@@ -81,12 +82,12 @@ async def _containers(program: str, config: SandboxConfig) -> Backend:
 
 def _need_program(name: str) -> None:
     if shutil.which(name) is None:
-        raise SandboxError(f"there is no {name} on the search path")
+        raise MachineRefusesError(f"there is no {name} on the search path")
 
 
 def _need_linux(what: str) -> None:
     if sys.platform != "linux":
-        raise SandboxError(f"{what} need Linux, this is {sys.platform}; use the process backend")
+        raise MachineRefusesError(f"{what} need Linux, this is {sys.platform}; use the process backend")
 
 
 KINDS = {
@@ -115,11 +116,11 @@ KINDS = {
             advice="install Docker, start its daemon, and let your user talk to it",
         ),
         BackendKind(name="process", make=_process, advice="install a POSIX shell at /bin/sh"),
-        BackendKind(name="e2b", make=_e2b, advice="pip install 'ostinato[e2b]', then " + settings.E2B),
+        BackendKind(name="e2b", make=_e2b, advice=f"{extras.install('e2b')}, then {settings.E2B}"),
         BackendKind(
             name="agent-sandbox",
             make=_agent_sandbox,
-            advice="pip install 'ostinato[agent-sandbox]', then " + settings.AGENT_SANDBOX,
+            advice=f"{extras.install('agent-sandbox')}, then {settings.AGENT_SANDBOX}",
         ),
     )
 }
@@ -135,8 +136,8 @@ _FALL_BACK_WARNINGS = {
 async def choose_backend(want: SandboxConfig | str = "auto") -> Backend:
     """Return a backend by its settings, or its name alone; for `auto`, namespaces, else the next best.
 
-    The reason for falling back is logged. Raises SandboxError for a backend that does not work here,
-    ValueError for an unknown name.
+    A weaker one is taken only where this machine refuses the better one (MachineRefusesError), and the reason
+    is logged. Raises SandboxError for a backend that does not work here, ValueError for an unknown name.
     """
     config = SandboxConfig(backend=want) if isinstance(want, str) else want
     egress = policy(config.egress)
@@ -159,7 +160,7 @@ async def _choose(config: SandboxConfig) -> Backend:
     for name, warning in _FALL_BACK_WARNINGS.items():
         try:
             return await probe(KINDS[name], config)
-        except SandboxError as error:
+        except MachineRefusesError as error:
             log.warning(warning, error)
     return await probe(KINDS["process"], config)
 

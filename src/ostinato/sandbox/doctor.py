@@ -17,6 +17,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from ostinato.sandbox.base import SandboxError
 from ostinato.sandbox.choose import KINDS, BackendKind, probe
@@ -138,10 +139,10 @@ def _show(findings: list[Finding], others: Mapping[str, str]) -> None:
     )
     table = Table("what", "works", "took", "found", box=None, pad_edge=False, header_style="bold")
     for each in findings:
-        table.add_row(each.name, "yes" if each.works else "no", f"{each.took_s:.1f} s", _text(each))
+        table.add_row(each.name, "yes" if each.works else "no", f"{each.took_s:.1f} s", Text(_text(each)))
     console.print(table)
     for name, text in others.items():
-        console.print(f"{name}: {text}")
+        console.print(Text(f"{name}: {text}"))
 
 
 def _text(finding: Finding) -> str:

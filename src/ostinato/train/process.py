@@ -9,11 +9,12 @@ from typing import TypeVar
 import torch
 
 from ostinato.config import settings_of
+from ostinato.extras import MissingPackageError
 from ostinato.model.replay import RoutesError
 from ostinato.model.tensor_files import CheckpointError
 from ostinato.store import ObjectsError, StoreError
 from ostinato.sync import SyncError
-from ostinato.train.base import MissingPackageError, StateError, StepError
+from ostinato.train.base import StateError, StepError
 from ostinato.train.config import LearnerProcess, SftProcess
 
 T = TypeVar("T")

@@ -2,13 +2,16 @@
 
 import asyncio
 import json
+import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from fuzz.endpoint import Model, asked_for, endpoint, solves
 
+from ostinato.bench import endpoint as endpoint_side
 from ostinato.cli import main
 from ostinato.tasks.pebble import generate, provide
 
@@ -78,6 +81,53 @@ def test_an_endpoint_that_is_down_leaves_no_figure(
     printed = capsys.readouterr()
     assert "2 of 2 passes stayed void" in printed.err
     assert json.loads(printed.out.splitlines()[-1])["sides"][0]["solve"] is None
+
+
+@pytest.fixture
+def refusing() -> Iterator[str]:
+    """The address of a server that refuses every chat."""
+
+    class Refusing(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._say(200, b"{}")
+
+        def do_POST(self) -> None:
+            self._say(403, b'{"error": {"message": "bench sessions need a key with the role admin"}}')
+
+        def _say(self, status: int, body: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+        server.shutdown()
+
+
+def test_an_endpoint_that_is_not_there_or_refuses_ends_the_run_at_once(
+    suite: Path,
+    refusing: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(endpoint_side, "ANSWERS_S", 0.2)
+    assert main(["bench", "seal", str(suite)]) == 0
+    with socket.create_server(("127.0.0.1", 0)) as silent, socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        dead = (f"http://127.0.0.1:{each.getsockname()[1]}/v1" for each in (bound, silent))
+        for url, reason in zip(
+            (*dead, refusing), ("nothing answers at", "no answer", "role admin"), strict=True
+        ):
+            command = ["bench", "run", str(suite), "--url", f"m@{url}", "--sandbox", "process"]
+            assert main([*command, "--store", str(tmp_path / "bench.db")]) == 2
+            printed = capsys.readouterr().err
+            assert reason in printed and url in printed and "Traceback" not in printed and "%" not in printed
 
 
 def test_wrong_requests_are_refused(suite: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

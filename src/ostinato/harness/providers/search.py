@@ -21,8 +21,8 @@ import aiohttp
 
 from ostinato.harness.errors import InvalidArguments, ProviderError
 from ostinato.harness.providers.base import Hit
-from ostinato.harness.providers.ignored_files import GITIGNORE, Ignored, is_cache, is_secret
 from ostinato.sandbox.base import Sandbox, SandboxError
+from ostinato.tasks.ignored_files import GITIGNORE, Ignored, is_cache, is_secret
 
 MAX_FILE_BYTES = 2**20
 UPLOAD_BYTES = 4 * 2**20

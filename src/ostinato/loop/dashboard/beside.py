@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from ostinato.loop.dashboard.commands import EXTRA
+from ostinato import extras
+from ostinato.loop.dashboard.commands import DASHBOARD
 from ostinato.loop.placement.local import die_with_parent
 
 STOP_S = 5.0
@@ -45,7 +46,7 @@ def dashboard_beside(log: Path, *arguments: str) -> Iterator[Beside]:
     words say why.
     """
     if find_spec("jinja2") is None:
-        yield Beside(words=f"no dashboard: {EXTRA}")
+        yield Beside(words=f"no dashboard: {extras.sentence('jinja2', DASHBOARD)}")
         return
     command = [sys.executable, "-m", "ostinato", "dashboard", "--port", "0", "--json", *arguments]
     log.parent.mkdir(parents=True, exist_ok=True)

@@ -3,16 +3,13 @@
 import argparse
 import json
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from ostinato import extras
+
 DONE = 0
-EXTRA = "the dashboard needs its extra: pip install 'ostinato[dashboard]'"
-
-
-class MissingExtraError(Exception):
-    """A library of the extra `dashboard` is not installed."""
+DASHBOARD = "the dashboard"
 
 
 def register(commands: Any) -> None:
@@ -67,8 +64,7 @@ def _region(text: str) -> tuple[str, str]:
 
 
 def _dashboard(options: argparse.Namespace) -> int:
-    if find_spec("jinja2") is None:
-        raise MissingExtraError(EXTRA)
+    extras.need("jinja2", DASHBOARD)
     from ostinato.dashboard.reading.base import RegionCopy
     from ostinato.dashboard.server import open_reading, serve
     from ostinato.loop.dashboard.link import link_of
@@ -105,9 +101,11 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def write(directory: Path, path: Path, *, beside: Sequence[Path] = (), caveat: str = "") -> None:
-    """Write the report of a run folder to a file. Raises MissingExtraError and what `open_reading` raises."""
-    if find_spec("jinja2") is None:
-        raise MissingExtraError(EXTRA)
+    """Write the report of a run folder to a file.
+
+    Raises MissingPackageError and what `open_reading` raises.
+    """
+    extras.need("jinja2", DASHBOARD)
     from ostinato.dashboard.report import write_report
     from ostinato.dashboard.server import open_reading
     from ostinato.loop.dashboard.link import link_of

@@ -8,6 +8,7 @@ import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from ostinato import extras
 from ostinato.harness.profiles.profile import profile
 from ostinato.loop.config import RunConfig, taught_profiles
 from ostinato.loop.resources import engine_settings
@@ -28,7 +29,12 @@ class PrepareError(RuntimeError):
 
 
 def check_start(config: RunConfig) -> None:
-    """Raise PrepareError when the engine cannot be had, or the checkpoint not used; change nothing."""
+    """Raise PrepareError when the engine cannot be had, or the checkpoint not used; change nothing.
+
+    Raises MissingPackageError where a package is missing that every run needs.
+    """
+    for module in ("torch", "safetensors", "pytest", "jinja2"):
+        extras.need(module, "a run", "demo")
     _check_engine(config)
     path = config.model.path
     if path is None:

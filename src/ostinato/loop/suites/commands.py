@@ -260,6 +260,7 @@ async def _sides(order: BenchOrder, stack: AsyncExitStack) -> AsyncIterator[Open
     from ostinato.loop.stages.suite import side_of
 
     store: Store | None = None
+    endpoints = await _endpoints(order, stack) if order.urls else []  # before hours of versions
     if order.versions:
         resources = await _resources(order, stack)
         store = resources.store
@@ -273,7 +274,7 @@ async def _sides(order: BenchOrder, stack: AsyncExitStack) -> AsyncIterator[Open
             order.store.parent.mkdir(parents=True, exist_ok=True)
             store = Record.open(order.store)
             stack.callback(store.close)
-        for side in await _endpoints(order, stack):
+        for side in endpoints:
             yield side, store
 
 
@@ -307,6 +308,8 @@ async def _endpoints(order: BenchOrder, stack: AsyncExitStack) -> Sequence["Side
     assert config is not None
     sides = []
     for url, model in order.urls:
+        async with Endpoint(url, order.key, model=model, patience_s=0.0) as impatient:
+            await impatient.check()
         client = await stack.enter_async_context(Endpoint(url, order.key, model=model))
         runner = EpisodeRunner(client, backend, Verifier(backend), config)
         name = f"{model} at {url} (settings {settings_hash(config, runner.harness)})"

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NoReturn
 
+from ostinato import extras
 from ostinato.model.families.base import Message, RenderError
 
 
@@ -17,7 +18,7 @@ class ChatTemplate:
             from jinja2.ext import Extension, loopcontrols
             from jinja2.sandbox import ImmutableSandboxedEnvironment
         except ImportError as error:
-            raise RenderError("its chat template needs jinja2: pip install 'ostinato[families]'") from error
+            raise RenderError(extras.sentence("jinja2", "its chat template")) from error
 
         class Generation(Extension):
             """The tag that transformers uses to mark what an assistant said; it writes its body."""

@@ -7,6 +7,7 @@ examples/python-runtime-sandbox, whose server runs in the sandboxes and takes co
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from ostinato import extras
 from ostinato.sandbox.base import SandboxError
 from ostinato.sandbox.foreign import settings
 from ostinato.sandbox.foreign.engine import LIFE_S
@@ -22,9 +23,7 @@ try:
     from kubernetes_asyncio.client import ApiClient, ApiException, Configuration
     from kubernetes_asyncio.config import ConfigException
 except ImportError as missing:
-    raise SandboxError(
-        f"agent-sandbox's library is not installed: pip install 'ostinato[agent-sandbox]' ({missing})"
-    ) from missing
+    raise SandboxError(extras.sentence("k8s_agent_sandbox", "agent-sandbox")) from missing
 
 _FAILURES = (
     *(RuntimeError, ValueError, TimeoutError, OSError),

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from ostinato import extras
 from ostinato.sandbox.base import SandboxError
 from ostinato.sandbox.foreign import settings
 from ostinato.sandbox.foreign.engine import LIFE_S
@@ -11,7 +12,7 @@ try:
     import e2b
     import httpx
 except ImportError as missing:
-    raise SandboxError("E2B's library is not installed: pip install 'ostinato[e2b]'") from missing
+    raise SandboxError(extras.sentence("e2b", "E2B's sandbox")) from missing
 
 FAILURES = (e2b.SandboxException, e2b.AuthenticationException, httpx.HTTPError, OSError, RuntimeError)
 

@@ -1,6 +1,7 @@
 """Linux system calls that Python does not offer. Each raises OSError with the call's name."""
 
 import ctypes
+import errno
 import fcntl
 import os
 import platform
@@ -42,6 +43,17 @@ def checked(call: str, result: int) -> int:
         number = ctypes.get_errno()
         raise OSError(number, f"{call}: {os.strerror(number)}")
     return result
+
+
+_SHORTAGES = {errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.EINTR, errno.EIO}
+
+
+def refused(error: Exception) -> bool:
+    """Return True where a call failed because the kernel or its settings never grant it.
+
+    A shortage passes: it says nothing about what the machine can do.
+    """
+    return isinstance(error, OSError) and error.errno is not None and error.errno not in _SHORTAGES
 
 
 def syscall(number: int, *arguments: object) -> int:

@@ -6,7 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ostinato.sandbox.base import ChangesError, EndedWithinError, SandboxError, SandboxPathError
+from ostinato.sandbox.base import (
+    ChangesError,
+    EndedWithinError,
+    MachineRefusesError,
+    SandboxError,
+    SandboxPathError,
+)
 from ostinato.sandbox.protocol import frames
 
 Response = frames.Frame
@@ -15,7 +21,7 @@ _ERRORS: Mapping[str, type[Exception]] = {
     error.__name__: error
     for error in (
         *(FileNotFoundError, IsADirectoryError, NotADirectoryError),
-        *(SandboxError, SandboxPathError, ChangesError, EndedWithinError),
+        *(SandboxError, SandboxPathError, ChangesError, EndedWithinError, MachineRefusesError),
     )
 }
 
@@ -202,7 +208,8 @@ class AgentConnection(asyncio.Protocol):
             return  # its request was cancelled
         if "event" not in header:
             self._forget(pending.number)
-            pending.response.set_result((header, body))
+            if not pending.response.done():  # else cancelled, and its waiter has yet to run
+                pending.response.set_result((header, body))
         elif pending.on_event is not None:
             pending.on_event(header, body)
 

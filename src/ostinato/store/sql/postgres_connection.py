@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL, Engine, create_engine, event
 
+from ostinato import extras
 from ostinato.store.sql.errors import BUSY_S, StoreError
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def engine_of(url: URL, connect_with: Mapping[str, Any], where: str) -> Engine:
             max_overflow=24,
         )
     except ModuleNotFoundError as error:
-        raise StoreError(f"{where}: the driver is missing: pip install 'ostinato[postgres]'") from error
+        raise StoreError(f"{where}: {extras.sentence('psycopg', 'PostgreSQL')}") from error
     event.listen(engine, "do_connect", _connect)
     event.listen(engine, "connect", configure)
     return engine

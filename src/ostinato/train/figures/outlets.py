@@ -11,7 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from ostinato.train.base import MissingPackageError
+from ostinato import extras
+from ostinato.extras import MissingPackageError
 from ostinato.train.config import OutletName
 from ostinato.types import StepFigures
 
@@ -40,8 +41,7 @@ class EventFiles:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise MissingPackageError(
-                "tensorboard is not installed: pip install 'ostinato[tensorboard]', or leave 'tensorboard' "
-                "out of the setting figures_to"
+                f"{extras.sentence('tensorboard', 'figures_to = tensorboard')}, or leave it out"
             ) from error
         self._open: Any = SummaryWriter
         self._directory = directory
@@ -119,8 +119,7 @@ class Gauges:
             from opentelemetry.sdk.resources import Resource
         except ImportError as error:
             raise MissingPackageError(
-                "OpenTelemetry's exporter is not installed: pip install 'ostinato[opentelemetry]', or leave "
-                "'opentelemetry' out of the setting figures_to"
+                f"{extras.sentence('opentelemetry', 'figures_to = opentelemetry')}, or leave it out"
             ) from error
         # Without a period of its own the reader exports when it is told to, which is once a step.
         exporter = OTLPMetricExporter(timeout=FLUSH_MS / 1000)

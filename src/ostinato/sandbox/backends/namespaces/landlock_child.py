@@ -1,5 +1,6 @@
 """Makes a child of the zygote an agent without namespaces, restricted by Landlock and seccomp."""
 
+import errno
 import os
 import resource
 import shutil
@@ -28,7 +29,9 @@ class LandlockConfinement:
     def prepare(self) -> None:
         version = landlock.abi()
         if version == 0:
-            raise RuntimeError("this kernel has no Landlock (Linux 5.13, and `landlock` in the lsm= list)")
+            raise OSError(
+                errno.EOPNOTSUPP, "this kernel has no Landlock (Linux 5.13, and `landlock` in the lsm= list)"
+            )
         syscalls.adopt_orphans()
 
     def forking(self) -> AbstractContextManager[None]:

@@ -9,11 +9,13 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from importlib.util import find_spec
 from typing import Any
 
+from ostinato import extras
 from ostinato.sandbox.backends.agent_sandbox import GRACE_S
 from ostinato.sandbox.backends.environment import command_environment
-from ostinato.sandbox.base import EndedWithinError, SandboxError
+from ostinato.sandbox.base import EndedWithinError, MachineRefusesError, SandboxError
 from ostinato.sandbox.linux import cgroup
 from ostinato.sandbox.protocol.connection import AgentConnection, ConnectionLostError
 from ostinato.sandbox.protocol.order import MAX_REQUEST, Order
@@ -51,8 +53,11 @@ class ZygoteProcess:
     async def start(cls, confinement: str) -> "ZygoteProcess":
         """Start a zygote with the confinement `ns` or `landlock`, and wait until it is ready.
 
-        Raises SandboxError with the reason when it cannot run.
+        Raises MachineRefusesError with the reason where this machine refuses it, SandboxError when it cannot
+        run for another reason, such as a package that is missing.
         """
+        if find_spec("pytest") is None:
+            raise SandboxError(extras.sentence("pytest", "a sandbox"))
         orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         exams, also_theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         groups = cgroup.create_directory()
@@ -76,11 +81,15 @@ class ZygoteProcess:
             raise SandboxError(
                 f"the zygote was not ready after {START_S:.0f} s: is the machine overloaded?"
             ) from None
-        ended = {"error": "it ended at its start: try `python -m pytest --version`"}
+        ended = {
+            "error": "the zygote ended at its start, and standard error has the reason",
+            "refused": False,
+        }
         packet = json.loads(data) if data else ended
         if "error" in packet:
-            raise SandboxError(
-                f"sandboxes cannot be started here: {packet['error']}; use the process backend"
+            kind = MachineRefusesError if packet["refused"] else SandboxError
+            raise kind(
+                f"sandboxes cannot be started here: {packet['error']}; mend that, or name a weaker backend"
             )
 
     def alive(self) -> bool:

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from ostinato.sandbox.base import SandboxError
+from ostinato.sandbox.base import MachineRefusesError, SandboxError
 from ostinato.sandbox.egress import listener
 from ostinato.sandbox.files import rootfs
 from ostinato.sandbox.files.workspace import DirectoryWorkspace, OverlayWorkspace
@@ -128,8 +128,9 @@ def serve(
     try:
         workspace = confine()
     except (OSError, SandboxError) as error:
+        kind = MachineRefusesError if syscalls.refused(error) else SandboxError
         message = f"the sandbox was not created: {error}"
-        link.send({"id": 0, "error": "SandboxError", "message": message})
+        link.send({"id": 0, "error": kind.__name__, "message": message})
         begun()
         return
     signal.signal(signal.SIGINT, _ignore)

@@ -12,8 +12,9 @@ uses. Any waiting child takes the next order:
              (see `PreparedChild.run`)
     exams:   {"tests": path, "names": […], "wall_s": n}, with the descriptor of a socket for the results
 
-The zygote sends one packet, at its start: `{"ready": true}` or `{"error": reason}`. Under namespaces it is
-process 1 of a pid namespace around all others: when it ends, the kernel ends all that it ever forked.
+The zygote sends one packet, at its start: `{"ready": true}` or `{"error": reason, "refused": by the kernel}`.
+Under namespaces it is process 1 of a pid namespace around all others: when it ends, the kernel ends all that
+it ever forked.
 """
 
 import array
@@ -58,7 +59,7 @@ def main() -> None:
         syscalls.die_with_parent()
         prepared_judge = _prepare(confinement)
     except (OSError, RuntimeError) as error:
-        exams.send(json.dumps({"error": str(error)}).encode())
+        exams.send(json.dumps({"error": str(error), "refused": syscalls.refused(error)}).encode())
         raise
     child = os.fork()
     if child:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ostinato.harness.providers.ignored_files import Ignored, is_cache, is_secret
+from ostinato.tasks.ignored_files import Ignored, is_cache, is_secret
 
 PATHS = [
     *("a", "b.py", "a.log", "d/a", "d/b.py", "d/e/a", "d/e/b.log", "build/x", "d/build/x", "#a", "!a", "a b"),

@@ -16,7 +16,12 @@ SECRETS = (
     *("id_ecdsa*", "id_ed25519*", "credentials", "credentials.json", ".git-credentials", "secrets.*"),
 )
 NOT_SECRET = {".env.example", ".env.sample", ".env.template", "secrets.py"}
-CACHES = {".git", "node_modules", "__pycache__", ".venv", ".tox", ".mypy_cache", ".ruff_cache"}
+CACHES = {
+    *(".git", "node_modules", "__pycache__", ".venv", ".tox", ".nox", ".eggs", ".nyc_output", "htmlcov"),
+    *(".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".ipynb_checkpoints"),
+}
+LEFT_BEHIND = ("*.pyc", "*.pyo", ".coverage", ".coverage.*", ".DS_Store")
+"""Files that interpreters, coverage and file managers leave behind."""
 GITIGNORE = ".gitignore"
 
 
@@ -41,8 +46,9 @@ def is_secret(path: str) -> bool:
 
 
 def is_cache(path: str) -> bool:
-    """Return whether the path lies in a folder that tools fill."""
-    return not CACHES.isdisjoint(path.split("/"))
+    """Return whether the path lies in a folder that tools fill, or is a file that they leave behind."""
+    *folders, name = path.split("/")
+    return not CACHES.isdisjoint(folders) or any(fnmatchcase(name, pattern) for pattern in LEFT_BEHIND)
 
 
 class Ignored:
