@@ -115,6 +115,29 @@ async def test_branches_are_compared_with_their_own_and_trunks_with_each_other(t
         assert ledger.unaccounted() == 0
 
 
+async def test_branches_without_a_turn_leave_the_session_that_they_began_from(tmp_path: Path) -> None:
+    """The conversation is full where it is forked, so that the gateway never hears of the branches."""
+    pebble = generate("fix", "train", 3)
+    order: dict[str, int] = {}
+
+    def mind(session_id: str, turn: int) -> str:
+        place = order.setdefault(session_id, len(order))
+        return call("bash", command="echo begun > begun.txt") if place else solves(pebble, session_id, turn)
+
+    async with fake_resources(tmp_path, mind, ["practice"]) as resources:
+        backend, client = ProcessBackend(), resources.client("practice", "practice")
+        runner = EpisodeRunner(client, backend, Verifier(backend), HarnessConfig(max_context=1))
+        config = replace(CONFIG, group_size=2, branches=2, branch_after=1)
+        practice = reconciler(runner, resources, tmp_path, config)
+        await practice.run(iter([problem(pebble)]), lambda: practice.progress.groups > 0)
+        ledger = Ledger(resources.store)
+        (group,) = ledger.claim(1, 9, -1)
+        assert {sample.session_id for sample in group.samples} == set(order) and len(order) == 2
+        assert practice.progress.solved == 1, "what the branch found in its sandbox is judged"
+        ledger.commit(version(1, group.id))
+        assert ledger.unaccounted() == 0
+
+
 async def test_what_was_done_before_the_fork_is_paid_by_every_branch(tmp_path: Path) -> None:
     """A broken call and its effort lie in the trunk, whose branches would else be free of them."""
     pebble = generate("fix", "train", 3)

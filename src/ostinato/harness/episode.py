@@ -229,7 +229,8 @@ class EpisodeRunner:
     ) -> Sampled:
         """Run one session; with `branches` above 1 for `after` turns, then so many sessions from there.
 
-        A sandbox that fails makes its sessions end as INFRASTRUCTURE.
+        A branch that began full, without a turn, is no session; where all did, what they shared is the whole
+        one. A sandbox that fails makes its sessions end as INFRASTRUCTURE.
         """
         try:
             if branches == 1:
@@ -244,7 +245,13 @@ class EpisodeRunner:
             return Sampled(trunk=None, ended=((outcome, changes),))
         grown = await asyncio.gather(*(self._branch(user, *fork) for fork in forks))
         before = outcome.refused
-        whole = tuple((replace(own, refused=own.refused + before), left) for own, left in grown)
+        whole = tuple(
+            (replace(own, refused=own.refused + before), left)
+            for (own, left), (_, conversation) in zip(grown, forks, strict=True)
+            if conversation.last_turn is not None or own.ending is Ending.INFRASTRUCTURE
+        )
+        if not whole:
+            return Sampled(trunk=None, ended=((replace(outcome, reason=grown[0][0].reason), grown[0][1]),))
         return Sampled(trunk=session_id, ended=whole)
 
     async def _until_fork(
@@ -291,7 +298,9 @@ class EpisodeRunner:
         try:
             agent, search = self._agent(sandbox, user, self._config)
             outcome = _blamed(await agent.go_on(conversation), search)
-            outcome, left = await agent.end(conversation, outcome), await changes_left(sandbox)
+            if conversation.last_turn is not None:  # else the gateway has not heard of it
+                outcome = await agent.end(conversation, outcome)
+            left = await changes_left(sandbox)
         finally:
             await sandbox.destroy()
         return replace(outcome, refused=refused(sandbox)), left

@@ -14,7 +14,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from aiohttp import web
+from aiohttp import BodyPartReader, web
 
 KEY, TEMPLATE, END = "right", "base", 0x02
 
@@ -100,8 +100,13 @@ class E2bServer:
         return _stream(*((0, {"event": event}) for event in events), (END, {}))
 
     async def upload(self, request: web.Request) -> web.Response:
-        path, data = self._base(request) / request.query["path"], await request.read()
-        assert request.content_type == "application/octet-stream"
+        path = self._base(request) / request.query["path"]
+        if request.content_type == "application/octet-stream":
+            data = await request.read()
+        else:
+            part = await (await request.multipart()).next()
+            assert isinstance(part, BodyPartReader) and part.name == "file"
+            data = bytes(await part.read())
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
         return web.json_response([{"name": path.name, "type": "file", "path": str(path)}])
