@@ -116,7 +116,7 @@ def cases(planted: int, each: int, source: Sequence[Sequence[str]], rng: random.
 
 
 def examples(directory: Path) -> Iterator[Case]:
-    """Yield the examples in kingfisher's rules; the secret is the first group, where Python reads the pattern."""
+    """Yield the examples in kingfisher's rules; the secret is a pattern's first group."""
     for path in sorted(directory.glob("*.yml")):
         for rule in yaml.safe_load(path.read_text())["rules"]:
             try:
