@@ -1,59 +1,48 @@
-"""Secrets planted in real source, and alarms where nothing was planted, beside detect-secrets.
+"""Secrets found, in part or whole, and false alarms: ours, kingfisher-secret-scanner, and both together.
 
-    python -m benchmarks.redaction [--planted 1200] [--lines 120000] [--peer DIRECTORY | --no-peer] [--json]
+    python -m benchmarks.redaction [--peer DIRECTORY] [--examples DIRECTORY] [--missed] [--json]
 
-Planted are the secrets of `fuzz/planted_secrets.py`, between lines of real source. The hardest stand alone in
-no vendor's form, `nothing but chance`: commit ids look the same. *New forms* are those of
-`fuzz/secret_shapes.py`, each with its own recall. The rules were mended after the first run on them (0.959 of
-all), so they are no longer forms that nobody thought of. A secret counts as found when redaction leaves at
-most three characters of it, or for detect-secrets when it names the line. Recall has its 95 % Wilson
-interval.
+The corpora:
+    planted      secrets of `fuzz/planted_secrets.py` between lines of real source
+    shapes       `fuzz/secret_shapes.py`, 21 forms in shells, languages, settings and tools
+    development  half of the more than 400 published forms of `fuzz/secret_layouts.py`
+    sealed       the other half, with which no rule was made
+    its own      the examples in kingfisher's rules, at --examples (`data/rules` of its repository)
 
-False alarms are lines in which something is found, per 1000 lines of the standard library and of the
-installed packages (Python, and in a row of its own their other text: documents, JSON, settings, C, scripts).
-Each counts as false, an example key in a manual included. The interval is that of a bootstrap over files. The
-peer (`pip install detect-secrets` into a virtual environment of its own, at --peer or in a temporary place)
-reads the same files with its default plugins and filters.
+A secret is found whole when at most three characters of it stay, in part when some of it goes. Proportions
+have 95 % Wilson intervals. False alarms are lines in which something is found, per 1000 lines of three trees:
+the standard library, the installed packages, and their text other than Python (documents, JSON, settings, C).
+All of them count as false, an example key in a manual too. Intervals are those of a bootstrap over files.
 
-*Slow lines* were made to be slow: the table shows CPU seconds per MB, and the ratio of time for twice the
-text.
+The peer runs in this process, from the folder --peer that `pip install --target` filled with it; CPU seconds
+leave out its start, which has a row of its own. *Slow lines* were made to be slow: the table shows our CPU
+seconds per MB and the ratio of time for twice the text.
 """
 
 import argparse
-import json
+import importlib
 import random
-import subprocess
+import re
 import sys
 import sysconfig
-import tempfile
 import time
-import venv
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-from fuzz.planted_secrets import Planted, plant, removed
-from fuzz.secret_shapes import SHAPES, Drawn, draw
+import yaml
+from fuzz.planted_secrets import plant
+from fuzz.secret_layouts import draw_all
+from fuzz.secret_shapes import SHAPES, draw
 
 from benchmarks.measure import Figure, Run, table
 from ostinato.store.redaction.find import find
 
-PEER = """
-import json, sys
-from detect_secrets import SecretsCollection
-from detect_secrets.settings import default_settings
-found = {}
-with default_settings():
-    for path in sys.stdin.read().split("\\n"):
-        collection = SecretsCollection()
-        collection.scan_file(path)
-        found[path] = sorted({secret.line_number for _, secret in collection})
-print(json.dumps(found))
-"""
-PEER_NAME = "detect-secrets"
-ALARMS = "false alarms per 1000 lines"
+Span = tuple[int, int]
+Scanner = Callable[[str], list[Span]]
+OURS, PEER, BOTH = "ostinato", "kingfisher", "both"
 TEXTS = (
     ".md", ".rst", ".txt", ".json", ".toml", ".cfg", ".ini", ".yaml", ".yml", ".c", ".h", ".js", ".sh",
     ".xml",
@@ -69,72 +58,88 @@ SLOW = (
     "QUJD",
     '"aA1',
     "AKIA ",
+    "\\u0061",
+    "| token |\n",
+    'a"\n"',
 )
 """The repeated units of lines that were made to be slow."""
 
 
-def sources(
-    roots: Sequence[Path], lines: int, rng: random.Random, endings: Sequence[str] = (".py",)
-) -> dict[Path, list[str]]:
-    """Return files below `roots` with these endings, in turns, up to `lines` lines."""
-    every = {root: (p for p in root.rglob("*.*") if p.suffix in endings) for root in roots}
-    files = {root: sorted(p for p in paths if _is_source(p, root)) for root, paths in every.items()}
-    taken: dict[Path, list[str]] = {}
-    for paths in files.values():
-        rng.shuffle(paths)
-    total, turns = 0, list(files.values())
-    while total < lines and any(turns):
-        paths = min((each for each in turns if each), key=lambda each: -len(each))
-        path = paths.pop()
-        taken[path] = path.read_text(errors="replace").split("\n")
-        total += len(taken[path])
-    return taken
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A text, its secrets, and the corpus and kind it belongs to."""
+
+    corpus: str
+    kind: str
+    text: str
+    secrets: tuple[str, ...]
 
 
-def _is_source(path: Path, root: Path) -> bool:
-    parts = path.relative_to(root).parts
-    return (
-        not {"site-packages", "__pycache__", "tests", "test", "ostinato"} & set(parts)
-        and path.stat().st_size < 10**6
-    )
+def ours(text: str) -> list[Span]:
+    return [(secret.start, secret.end) for secret in find(text)]
 
 
-def flagged(text: str) -> list[int]:
-    """Return the numbers of the lines, from 1, in which ostinato finds something."""
-    return sorted({text.count("\n", 0, secret.start) + 1 for secret in find(text)})
+def peer_in(directory: Path) -> Scanner:
+    """Return kingfisher's scanner with all its rules; its places in bytes become places in characters."""
+    sys.path.insert(0, str(directory))
+    package = importlib.import_module("kingfisher_sdk")
+    policy = package.DetectionPolicy(inline_ignores=False, markup_context=False)
+    scanner = package.Scanner(package.Rules(confidence="low", cache=False), policy=policy)
+
+    def scan(text: str) -> list[Span]:
+        data, spans = text.encode(errors="replace"), []
+        for finding in scanner.scan(data):
+            if finding.visible:
+                first, last = finding.location["start_offset"], finding.location["end_offset"]
+                start = len(data[:first].decode(errors="replace"))
+                spans.append((start, start + len(data[first:last].decode(errors="replace"))))
+        return spans
+
+    return scan
 
 
-def alarming(lines: Sequence[str]) -> list[str]:
-    """Return the lines of a file that alarm, with what was found in them."""
-    text = "\n".join(lines)
-    return [
-        f"alarm {s.kind}: {text[s.start : s.end]!r:.60} in {lines[text.count(chr(10), 0, s.start)]:.100}"
-        for s in find(text)
-    ]
+def cases(planted: int, each: int, source: Sequence[Sequence[str]], rng: random.Random) -> Iterator[Case]:
+    """Yield the secrets of our corpora in their texts."""
+    files = [lines for lines in source if len(lines) > 40]
+    for one in (plant(rng) for _ in range(planted)):
+        lines = rng.choice(files)
+        at = rng.randrange(3, len(lines) - 3)
+        text = "\n".join([*lines[at - 3 : at], one.line, *lines[at : at + 3]])
+        yield Case(corpus="planted", kind=one.family, text=text, secrets=(one.secret,))
+    for form in SHAPES:
+        for drawn in (draw(form, rng) for _ in range(each)):
+            yield Case(corpus="shapes", kind=form, text=drawn.text, secrets=(drawn.secret,))
+    for _ in range(max(1, each // 20)):
+        for laid in draw_all(rng):
+            half = "sealed" if laid.sealed else "development"
+            yield Case(corpus=half, kind=laid.form.split("/")[0], text=laid.text, secrets=laid.secrets)
 
 
-def peer_lines(python: Path, paths: Sequence[Path]) -> dict[str, list[int]]:
-    done = subprocess.run(
-        [python, "-c", PEER], input="\n".join(map(str, paths)), capture_output=True, text=True, check=True
-    )
-    lines: dict[str, list[int]] = json.loads(done.stdout.splitlines()[-1])
-    return lines
+def examples(directory: Path) -> Iterator[Case]:
+    """Yield the examples in kingfisher's rules; the secret is a pattern's first group."""
+    for path in sorted(directory.glob("*.yml")):
+        for rule in yaml.safe_load(path.read_text())["rules"]:
+            try:
+                pattern = re.compile(rule["pattern"].strip())
+            except re.error:
+                continue  # a construct that Python's expressions lack
+            for example in rule.get("examples") or ():
+                if match := pattern.search(str(example)):
+                    secret = (
+                        match["TOKEN"] if "TOKEN" in pattern.groupindex else match[min(1, pattern.groups)]
+                    )
+                    if secret:
+                        yield Case(corpus="its own", kind=path.stem, text=str(example), secrets=(secret,))
 
 
-def make_peer(directory: Path) -> Path | None:
-    """Return the Python of an environment with detect-secrets; None where it cannot be installed."""
-    python = directory / "bin" / "python"
-    if not python.exists():
-        venv.create(directory, with_pip=True)
-    install = [python, "-m", "pip", "install", "--quiet", "detect-secrets"]
-    done = subprocess.run(install, capture_output=True, text=True, check=False)
-    if done.returncode:
-        print(
-            f"without the peer, it cannot be installed: {done.stderr.strip().splitlines()[-1]}",
-            file=sys.stderr,
-        )
-        return None
-    return python
+def outcome(case: Case, spans: Sequence[Span]) -> str:
+    """Return `whole`, `part` or `missed`, the worst of the case's secrets."""
+    left = []
+    for secret in case.secrets:
+        at = case.text.index(secret)
+        inside = {i for start, end in spans for i in range(max(start, at), min(end, at + len(secret)))}
+        left.append((len(secret) - len(inside) > 3) + (not inside))
+    return ("whole", "part", "missed")[max(left)]
 
 
 def wilson(hits: int, n: int) -> Figure:
@@ -149,80 +154,50 @@ def wilson(hits: int, n: int) -> Figure:
 def rate(alarms: Sequence[int], lines: Sequence[int], draws: int = 2000) -> Figure:
     """Return the alarms per 1000 lines, with the bootstrap interval over files."""
     a, n = np.array(alarms), np.array(lines)
-    rng = np.random.default_rng(0)
-    picks = rng.integers(0, len(a), (draws, len(a)))
-    drawn = 1000 * a[picks].sum(1) / n[picks].sum(1)
-    low, high = np.quantile(drawn, [0.025, 0.975])
+    picks = np.random.default_rng(0).integers(0, len(a), (draws, len(a)))
+    low, high = np.quantile(1000 * a[picks].sum(1) / n[picks].sum(1), [0.025, 0.975])
     value = float(1000 * a.sum() / n.sum())
     return Figure(value=value, low=float(low), high=float(high), n=int(n.sum()), confidence=0.95)
 
 
-def hosts(planted: Sequence[Planted], source: dict[Path, list[str]], rng: random.Random) -> list[str]:
-    """Return for each secret its line with three lines of source before and after it."""
-    files = [lines for lines in source.values() if len(lines) > 40]
-    texts = []
-    for each in planted:
-        lines = rng.choice(files)
-        at = rng.randrange(3, len(lines) - 3)
-        texts.append("\n".join([*lines[at - 3 : at], each.line, *lines[at : at + 3]]))
-    return texts
+def trees(lines: int, rng: random.Random) -> dict[str, list[str]]:
+    """Return the files of each tree, drawn up to `lines` lines."""
+    paths = sysconfig.get_paths()
+    standard, packages = Path(paths["stdlib"]), Path(paths["purelib"])
+    return {
+        "standard library": sources([standard], lines, rng, (".py",)),
+        "packages": sources([packages], lines, rng, (".py",)),
+        "other text": sources([standard, packages], lines, rng, TEXTS),
+    }
 
 
-def write_all(directory: Path, texts: Sequence[str]) -> list[Path]:
-    paths = [directory / f"{i}.py" for i in range(len(texts))]
-    for path, text in zip(paths, texts, strict=True):
-        path.write_text(text, errors="replace")
-    return paths
+def sources(roots: Sequence[Path], lines: int, rng: random.Random, endings: Sequence[str]) -> list[str]:
+    files = sorted(
+        p for root in roots for p in root.rglob("*.*") if p.suffix in endings and _is_source(p, root)
+    )
+    rng.shuffle(files)
+    taken: list[str] = []
+    total = 0
+    while files and total < lines:
+        taken.append(files.pop().read_text(errors="replace"))
+        total += taken[-1].count("\n") + 1
+    return taken
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """The result of one scanner: which planted secrets it found, and its alarms in each file of source."""
-
-    hits: list[bool]
-    alarms: list[int]
-
-    def figures(self, planted: Sequence[Planted], lines: Sequence[int]) -> dict[str, Figure]:
-        recall = {f"recall, {name}": each for name, each in by_family(planted, self.hits).items()}
-        return {**recall, ALARMS: rate(self.alarms, lines)}
+def _is_source(path: Path, root: Path) -> bool:
+    left_out = {"site-packages", "__pycache__", "tests", "test", "ostinato"}
+    return not left_out & set(path.relative_to(root).parts) and path.stat().st_size < 10**6
 
 
-def by_family(planted: Sequence[Planted], hits_of: Sequence[bool]) -> dict[str, Figure]:
-    hits: dict[str, Counter[bool]] = defaultdict(Counter)
-    for each, hit in zip(planted, hits_of, strict=True):
-        hits[each.family][hit] += 1
-        hits["all"][hit] += 1
-    return {family: wilson(counts[True], counts.total()) for family, counts in sorted(hits.items())}
+def alarming(text: str, spans: Sequence[Span]) -> int:
+    return len({text.count("\n", 0, start) for start, _ in spans})
 
 
-def of_ostinato(
-    texts: Sequence[str], planted: Sequence[Planted], source: Mapping[Path, list[str]]
-) -> Outcome:
-    hits = [removed(text, each) for text, each in zip(texts, planted, strict=True)]
-    return Outcome(hits=hits, alarms=[len(flagged("\n".join(lines))) for lines in source.values()])
-
-
-def of_peer(
-    python: Path, written: Sequence[Path], planted: Sequence[Planted], source: Mapping[Path, list[str]]
-) -> Outcome:
-    flagged_lines, alarms = peer_lines(python, written), peer_lines(python, list(source))
-    places = [range(4, 5 + each.line.count("\n")) for each in planted]
-    hits = [
-        any(n in lines for n in flagged_lines[str(path)]) for path, lines in zip(written, places, strict=True)
-    ]
-    return Outcome(hits=hits, alarms=[len(alarms[str(path)]) for path in source])
-
-
-def by_form(each: int, rng: random.Random) -> dict[str, Figure]:
-    """Return the recall for `each` secrets of every new form, and for all of them."""
-    hits = {form: [_is_removed(draw(form, rng)) for _ in range(each)] for form in SHAPES}
-    every = [hit for of_form in hits.values() for hit in of_form]
-    return {form: wilson(sum(rows), len(rows)) for form, rows in (*hits.items(), ("all", every))}
-
-
-def _is_removed(drawn: Drawn) -> bool:
-    planted = Planted(kind=drawn.form, family="new form", secret=drawn.secret, line=drawn.text)
-    return removed(f"x = 1\n{drawn.text}\ny = 2\n", planted)
+def measured(scanner: Scanner, texts: Sequence[str]) -> tuple[list[list[Span]], float]:
+    """Return what `scanner` finds in each text, and its CPU seconds per MB."""
+    began = time.process_time()
+    spans = [scanner(text) for text in texts]
+    return spans, (time.process_time() - began) / sum(map(len, texts)) * 1e6
 
 
 def growth(size: int) -> dict[str, dict[str, float]]:
@@ -241,19 +216,31 @@ def _spent(unit: str, size: int) -> float:
     return time.process_time() - began
 
 
+def recalls(every: Sequence[Case], found: Sequence[Sequence[Span]]) -> dict[str, dict[str, Figure]]:
+    """Return for each corpus, and for each kind in it, the proportions found whole and in part."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for case, spans in zip(every, found, strict=True):
+        for row in (case.corpus, f"{case.corpus}, {case.kind}"):
+            counts[row][outcome(case, spans)] += 1
+    return {
+        row: {name: wilson(count[name], count.total()) for name in ("whole", "part")}
+        for row, count in sorted(counts.items())
+    }
+
+
 def options_of() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--planted", type=int, default=1200)
-    parser.add_argument("--lines", type=int, default=120_000)
-    parser.add_argument("--each", type=int, default=100, help="secrets of each new form")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--lines", type=int, default=120_000, help="lines of each tree")
     parser.add_argument(
-        "--peer", type=Path, default=None, help="where its virtual environment is, or will be"
+        "--each", type=int, default=100, help="secrets of each shape; a 20th of each new form"
     )
-    parser.add_argument("--no-peer", action="store_true")
-    parser.add_argument("--missed", action="store_true", help="print missed secrets and alarms")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--peer", type=Path, default=None, help="the folder with kingfisher_sdk in it")
+    parser.add_argument("--examples", type=Path, default=None, help="the folder with kingfisher's rules")
+    parser.add_argument("--missed", action="store_true", help="print what we miss, and our alarms")
     parser.add_argument("--json", action="store_true", help="print JSON as well, last line of the output")
     return parser.parse_args()
 
@@ -261,61 +248,92 @@ def options_of() -> argparse.Namespace:
 def main(run: Run) -> None:
     options = options_of()
     rng = random.Random(options.seed)
-    paths = sysconfig.get_paths()
-    source = sources([Path(paths["stdlib"]), Path(paths["purelib"])], options.lines, rng)
-    planted = [plant(rng) for _ in range(options.planted)]
-    texts = hosts(planted, source, rng)
-    lines = [len(each) for each in source.values()]
-    began = time.process_time()
-    outcomes = {"ostinato": of_ostinato(texts, planted, source)}
-    spent = time.process_time() - began
-    with tempfile.TemporaryDirectory() as directory:
-        python = None if options.no_peer else make_peer(options.peer or Path(directory) / "peer")
-        if python is not None:
-            (folder := Path(directory) / "planted").mkdir()
-            outcomes[PEER_NAME] = of_peer(python, write_all(folder, texts), planted, source)
-    figures_of = {name: outcome.figures(planted, lines) for name, outcome in outcomes.items()}
+    tree = trees(options.lines, rng)
+    hosts = [text.split("\n") for text in tree["standard library"] + tree["packages"]]
+    every = list(cases(options.planted, options.each, hosts, rng))
+    every += examples(options.examples) if options.examples else ()
+    scanners, began = {OURS: ours}, time.process_time()
+    scanners |= {PEER: peer_in(options.peer)} if options.peer else {}
+    start_s = time.process_time() - began
+
+    texts, sizes = [each.text for each in every], {name: len(part) for name, part in tree.items()}
+    source = [text for part in tree.values() for text in part]
+    found = {name: measured(scanner, texts)[0] for name, scanner in scanners.items()}
+    alarms, speed = {}, {}
+    for name, scanner in scanners.items():
+        alarms[name], speed[name] = measured(scanner, source)
+    if options.peer:
+        found[BOTH] = [a + b for a, b in zip(found[OURS], found[PEER], strict=True)]
+        alarms[BOTH] = [a + b for a, b in zip(alarms[OURS], alarms[PEER], strict=True)]
+        speed[BOTH] = speed[OURS] + speed[PEER]
+
+    rows = {name: recalls(every, spans) for name, spans in found.items()}
+    per_tree = {name: _rates(source, sizes, spans) for name, spans in alarms.items()}
     table(
-        ["", *figures_of],
-        [[name, *(each[name].text(3) for each in figures_of.values())] for name in figures_of["ostinato"]],
+        ["found whole (in part)", *rows],
+        [[r, *(_cell(each[r]) for each in rows.values())] for r in rows[OURS] if "its own," not in r],
     )
-    speed = sum(len(line) + 1 for each in source.values() for line in each) / 1e6 / spent
-    print(f"{len(planted)} planted, {sum(lines)} lines of {len(source)} files, {speed:.1f} MB a CPU second")
-    new = by_form(options.each, rng)
-    table(["new form", "recall"], [[form, each.text(3)] for form, each in new.items()])
-    other = sources([Path(paths["stdlib"]), Path(paths["purelib"])], options.lines, rng, TEXTS)
-    alarms = rate(
-        [len(flagged("\n".join(text))) for text in other.values()], [len(text) for text in other.values()]
+    table(
+        ["false alarms per 1000 lines", *per_tree],
+        [[part, *(each[part].text(3) for each in per_tree.values())] for part in tree],
     )
-    print(f"{ALARMS}, other text: {alarms.text(3)}")
+    table(["CPU s per MB", *speed], [["source", *(f"{each:.2f}" for each in speed.values())]])
     slow = growth(500_000)
     table(
         ["slow line", "s/MB", "twice"],
-        [[u.strip(), *(f"{v:.2f}" for v in t.values())] for u, t in slow.items()],
+        [[repr(u), *(f"{v:.2f}" for v in t.values())] for u, t in slow.items()],
     )
     if options.missed:
-        print_misses(planted, outcomes["ostinato"].hits, source)
+        _print_misses(every, found[OURS], source, alarms[OURS])
     run.finish(
         {
-            "recall": figures_of["ostinato"]["recall, all"].value,
-            "false_alarms_per_1000_lines": figures_of["ostinato"][ALARMS].value,
-            "new_forms": {form: asdict(each) for form, each in new.items()},
-            "other_text": asdict(alarms),
-            "slow_lines": slow,
-            "n": {"planted": len(planted), "lines": sum(lines), "files": len(source)},
-            "mb_per_cpu_s": speed,
-            "rows": {
-                name: {row: asdict(each) for row, each in rows.items()} for name, rows in figures_of.items()
+            "recall": {
+                n: {r: {k: asdict(f) for k, f in c.items()} for r, c in v.items()} for n, v in rows.items()
             },
+            "false_alarms_per_1000_lines": {
+                name: {part: asdict(figure) for part, figure in each.items()}
+                for name, each in per_tree.items()
+            },
+            "cpu_s_per_mb": speed,
+            "peer_start_cpu_s": start_s if options.peer else None,
+            "slow_lines": slow,
+            "n": {"cases": len(every), "files": len(source), "lines": sum(t.count("\n") + 1 for t in source)},
         },
         as_json=options.json,
     )
 
 
-def print_misses(planted: Sequence[Planted], hits: Sequence[bool], source: Mapping[Path, list[str]]) -> None:
-    print("\n".join(alarm for lines in source.values() for alarm in alarming(lines)))
-    missed = (each for each, hit in zip(planted, hits, strict=True) if not hit)
-    print("\n".join(f"missed {each.kind}: {each.line}" for each in missed))
+def _cell(figures: dict[str, Figure]) -> str:
+    return f"{figures['whole'].text(3)} ({figures['part'].value:.3f})"
+
+
+def _rates(
+    source: Sequence[str], sizes: dict[str, int], spans: Sequence[Sequence[Span]]
+) -> dict[str, Figure]:
+    """Return the alarms of each tree, whose files follow one another in `source`."""
+    figures, at = {}, 0
+    for name, size in sizes.items():
+        rows = range(at, at + size)
+        counts = [alarming(source[i], spans[i]) for i in rows]
+        figures[name] = rate(counts, [source[i].count("\n") + 1 for i in rows])
+        at += size
+    return figures
+
+
+def _print_misses(
+    every: Sequence[Case],
+    found: Sequence[Sequence[Span]],
+    source: Sequence[str],
+    alarms: Sequence[Sequence[Span]],
+) -> None:
+    """Print the false alarms, and what is not found whole outside the sealed half."""
+    for text, spans in zip(source, alarms, strict=True):
+        for start, end in spans:
+            line = text[text.rfind("\n", 0, start) + 1 : end + 20]
+            print(f"alarm {text[start:end]!r:.70} in {line!r:.160}")
+    for case, spans in zip(every, found, strict=True):
+        if case.corpus != "sealed" and (told := outcome(case, spans)) != "whole":
+            print(f"{told} {case.corpus}, {case.kind}: {case.text!r:.200}")
 
 
 if __name__ == "__main__":

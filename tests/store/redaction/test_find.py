@@ -1,7 +1,8 @@
 """Secrets are found wherever they stand, and ordinary source is left alone.
 
 Covers store/redaction/find.py, store/redaction/known_forms.py, store/redaction/by_name.py,
-store/redaction/likelihood.py and store/redaction/run_ends.py.
+store/redaction/layouts.py, store/redaction/likelihood.py, store/redaction/run_ends.py and
+store/redaction/views.py.
 """
 
 import json
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from fuzz.planted_secrets import FORMS, plant, removed
+from fuzz.secret_layouts import draw_all
 from fuzz.secret_shapes import SHAPES
 from fuzz.secret_shapes import draw as draw_form
 from hypothesis import given
@@ -46,6 +48,27 @@ def found(text: str) -> list[str]:
         ("Cookie: a=b; sid=q8Zt3LmX90pWv2RbAA77", ["q8Zt3LmX90pWv2RbAA77"]),
         ("a  dDpnaHBfYWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXowMTIzNDU2Nzg5  ", None),
         ("x = 'AKIAIOSFODNN7ABCDEFG'", ["AKIAIOSFODNN7ABCDEFG"]),
+        (
+            "used pul-3f786850e387550fdab836ed7e6dc881de23001b now",
+            ["pul-3f786850e387550fdab836ed7e6dc881de23001b"],
+        ),
+        ("see q8Zt3LmX90pWv2RbAA77xxY4 there", ["q8Zt3LmX90pWv2RbAA77xxY4"]),
+        ('api_key = "pjvpgvcUHgGlsbjaYOdDPoQC"', ["pjvpgvcUHgGlsbjaYOdDPoQC"]),
+        ("Server=d;User Id=sa;Password=p(w$)<x9>!;Encrypt=1", ["p(w$)<x9>!"]),
+        ("| user | password |\n|--|--|\n| ada | t1ger!Horse |", ["t1ger!Horse"]),
+        ("name,api_key\nada,t1ger!Horse\nbob,L1on!Horse", ["t1ger!Horse", "L1on!Horse"]),
+        ("kind: Secret\ndata:\n  a: /1tZ9g==\ntype: Opaque", ["/1tZ9g=="]),
+        (f"ada:$2y$10${'aB3./' * 10}xyz", [f"$2y$10${'aB3./' * 10}xyz"]),
+        (r'{"a": "gl\u0070at\u002dabcdefghij0123456789"}', [r"gl\u0070at\u002dabcdefghij0123456789"]),
+        ("u=postgres%3A%2F%2Fapp%3At1gerHorse99%40db%2Fx", ["t1gerHorse99"]),
+        ('x = ("glpat-abcdefghij"\n     "0123456789")', ['glpat-abcdefghij"\n     "0123456789']),
+        (
+            "AKIAIOSFODNN7ABCDEFG q8Zt3LmX90pWv2RbAA77xx/q8Zt3LmX90pWv2Rb1"[:61],
+            ["AKIAIOSFODNN7ABCDEFG", "q8Zt3LmX90pWv2RbAA77xx/q8Zt3LmX90pWv2Rb1"[:40]],
+        ),
+        ("https://h/x?X-Amz-Signature=3f786850e387550f", ["3f786850e387550f"]),
+        ("https://h/hooks/x7mqcm7jei9p8hw3gojplfb590", ["x7mqcm7jei9p8hw3gojplfb590"]),
+        ("The password for the box is t1ger!Horse9x, ok?", ["t1ger!Horse9x"]),
         ("a -----BEGIN PRIVATE KEY-----\nAA\n-----END PRIVATE KEY----- b", None),
     ],
 )
@@ -69,6 +92,14 @@ def test_a_secret_is_found(text: str, secrets: list[str] | None) -> None:
         "git@github.com:owner/name.git",
         'KEYWORDS = "class def return yield lambda nonlocal"',
         "key = keys.index(name)",
+        "call toolu_01q8Zt3LmX90pWv2RbAA77xx",
+        'resolved: "h1:q8Zt3LmX90pWv2RbAA77xxq8Zt3LmX90pWv2RbAA77x="',
+        "chunks: dist/index-q8Zt3LmX.js 9f86d081884c7d659a2feaa0c55ad015",
+        "| key | value |\n|--|--|\n| name | q1ger!Horse |",
+        "def pad(\n    tokens,\n    side='left1!',\n):",
+        "the token is refreshed by `renewToken2()` and the password is required",
+        r"a path C:\\u0070 and 100%25 of it",
+        'x = ("the first part of a sentence"\n     "and the second 2")',
     ],
 )
 def test_ordinary_text_is_left_alone(text: str) -> None:
@@ -81,6 +112,14 @@ def test_secrets_of_new_forms_are_found(form: str) -> None:
     rng = random.Random(f"{form} 3")
     drawn = [draw_form(form, rng) for _ in range(40)]
     assert sum(covered(f"x = 1\n{each.text}\ny = 2\n", each.secret) for each in drawn) >= 34
+
+
+def test_secrets_of_published_forms_are_found() -> None:
+    """Of 457 forms, 96 in 100 are found whole; no rule was made with the sealed half: 88 in 100."""
+    for sealed, least in ((False, 0.96), (True, 0.88)):
+        drawn = [each for each in draw_all(random.Random(4)) if each.sealed == sealed]
+        whole = [all(covered(each.text, secret) for secret in each.secrets) for each in drawn]
+        assert sum(whole) >= least * len(whole)
 
 
 def test_a_value_of_any_length_is_removed_whole() -> None:
@@ -115,6 +154,11 @@ def test_a_long_text_is_searched_to_its_end() -> None:
         "curl -u a:",
         "QUJD",
         '"aA1',
+        "\\u0061",
+        "token|key\n",
+        'a"\n"',
+        "password is a",
+        "kind: Secret\ndata:\n",
     ],
 )
 def test_time_grows_with_the_text_and_not_with_its_square(unit: str) -> None:

@@ -4,12 +4,14 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from ostinato.store.redaction.likelihood import is_chance, is_password, is_token
+from ostinato.store.redaction.likelihood import is_chance, is_mere_letters, is_password, is_token
 from ostinato.store.redaction.run_ends import RunEnds
 
 Match = tuple[str, int, int]
 """Kind, start and end of a secret."""
-NAMES = tuple(map(re.compile, ("pass", "pwd", "secret", "token", "credential", "auth", "key")))
+NAMES = tuple(
+    map(re.compile, ("pass", "pw(?![a-ce-z])", "psk", "secret", "token", "credential", "auth", "key"))
+)
 """Parts of names. They are searched one by one in lower case, several times faster than as one pattern."""
 OWNER_OF_KEY = re.compile(
     r"(?:api|access|private|secret|signing|encryption|master|account|auth|service|client|shared|app|deploy|"
@@ -37,6 +39,13 @@ VALUE = re.compile(
       | (?P<bare>{BARE}{{6,256}}+) | (?P<wide>{WIDE}{{6,256}}+) )
     """
 )
+SAID = re.compile(
+    r"(?i)(?:wor[dt]|phrase|)s?\b[^\n:=]{0,40}?"
+    r"(?:\s(?:is|was|ist|lautet|to)\s{1,4}|:[*_ ]{1,6}|\s(?=`))[\"'`]?"
+    r"(?P<secret>[^\s\"'`,]{8,200}+)"
+)
+"""A value in a sentence, as in `the password for the test machine is …`."""
+CODE = re.compile(r"[()<>{}\[\]$\\=]|::|->|://")
 QUOTE = re.compile(r"""\\{0,3}["'`]""")
 AFTER = re.compile(r"""[\s,;&|"'\\<]|$""")
 BEARER = re.compile(
@@ -47,6 +56,16 @@ FLAG = re.compile(
     r"(?P<secret>[^\s'\"$<>{}()\[\],;|&-][^\s'\"<>,;|&]{5,511})"
 )
 RANDOM = re.compile(r"""(?P<quote>\\?["'`])(?P<secret>[A-Za-z0-9+/_\-]{24,200}={0,2})(?P=quote)""")
+APART = re.compile(r"(?<![\w+/=.%-])[\w+/.-]{24,}+")
+PART = re.compile(r"[A-Za-z0-9_-]{24,}+")
+LONGEST_APART = 400
+BLOCK_BEFORE = re.compile(r"[\w+/=]{40,}[\"\\n]{0,4}\r?\n[ \t\"#*]{0,12}\Z")
+BLOCK_AFTER = re.compile(r"[=\"\\n]{0,4}\r?\n[ \t\"#*]{0,40}[\w+/]{24}")
+OF_OBJECTS = re.compile(
+    r"(?:toolu|call|msg|chatcmpl|cmpl|resp|req|run|file|fc|rs|thread|asst|item|evt|event|cus|id|gen|batch|wrkspc|"
+    r"user|org|session|chunk)[_-]|_Z|\w+-[A-Za-z0-9_]{8}$|AAAA[BCE]3Nza"
+)
+"""The beginnings of ids that services give to objects, and of public keys."""
 ENV = re.compile(r"(?i:(?:export|set|env|arg|setenv|setx|-|\+|\$env:|#|//)?\s*)[\w.\-]*")
 MOST_IN_A_RUN = 16
 """The most names in one run without spaces or quotes that are tried, since each of them reads the run."""
@@ -56,7 +75,8 @@ SHOUTED = re.compile(r"(?:^|[\s\"'])[A-Z][A-Z0-9_]*$")
 """The start of a name that is written like an environment variable."""
 SNAKE = re.compile(r"(?:\w+\.)*[a-z]+(?:_[a-z0-9]+)+|[\w.]+\.[A-Za-z_]\w+")
 HASH_NAMES = re.compile(
-    r"(?i)(?:sha\d*|md5|hash|digest|checksum|integrity|commit|revision|fingerprint|etag|uuid|guid)\W{0,6}$"
+    r"(?i)(?:sha\d*|md5|hash|digest|checksum|integrity|commit|revision|fingerprint|etag|uuid|guid|"
+    r"h1|kid|sri)\W{0,6}$"
 )
 
 
@@ -71,6 +91,10 @@ def by_name(text: str) -> Iterator[Match]:
         for match in FLAG.finditer(text):
             if is_password(match["secret"]):
                 yield "flag", *match.span("secret")
+    yield from _after_names(text, lowered, runs)
+
+
+def _after_names(text: str, lowered: str, runs: RunEnds) -> Iterator[Match]:
     for name in NAMES:
         tried: Counter[int] = Counter()
         for at in name.finditer(lowered):
@@ -84,32 +108,56 @@ def by_name(text: str) -> Iterator[Match]:
                 continue
             if value := VALUE.match(text, at.end()):
                 yield from _value(text, at.start(), value, runs)
+            said = SAID.match(text, at.end())
+            if said and is_mixed(said["secret"].rstrip(".;")) and not CODE.search(said["secret"]):
+                yield "named", *said.span("secret")
 
 
 def by_chance(text: str) -> Iterator[Match]:
-    """Yield the quoted strings that look random, except digests and ids with a name such as `sha256`."""
+    """Yield the random strings, quoted or apart, except digests and ids with a name such as `sha256`."""
     for match in RANDOM.finditer(text):
-        named = HASH_NAMES.search(text, max(0, match.start() - 24), match.start())
-        if not named and is_chance(match["secret"]):
+        if _is_chance(text, *match.span("secret")):
             yield "chance", *match.span("secret")
+    for match in APART.finditer(text):
+        run = match[0]
+        if len(run) <= LONGEST_APART and "+" not in run and ("/" not in run or run[0] == "/"):  # no data
+            for part in PART.finditer(text, *match.span()):
+                if _is_chance(text, *part.span()) and not _is_in_block(text, match):
+                    yield "chance", *part.span()
+
+
+def _is_chance(text: str, start: int, end: int) -> bool:
+    named = HASH_NAMES.search(text, max(0, start - 24), start) or OF_OBJECTS.match(text, start, end)
+    return not named and is_chance(text[start:end])
+
+
+def _is_in_block(text: str, match: re.Match[str]) -> bool:
+    """Return True for a line of nothing else beside another one, as in a certificate or a picture."""
+    before = BLOCK_BEFORE.search(text, max(0, match.start() - 90), match.start())
+    return bool(before or BLOCK_AFTER.match(text, match.end()))
 
 
 def is_named(name: str, value: str) -> bool:
     """Return True when `name`, such as a key of a JSON object, names a secret and `value` looks like one."""
+    secret = is_secret_name(name) and len(value) >= 6 and not re.search(r"\s", value[:256])
+    return secret and (is_password(value) or is_mere_letters(value))
+
+
+def is_secret_name(name: str) -> bool:
+    """Return True for a name such as `DB_PASSWORD` or `api key`."""
     lowered = name.lower()
-    known = any(part.pattern in lowered for part in NAMES[:-1])
     last = lowered.rfind("key")
-    known = known or (last >= 0 and bool(OWNER_OF_KEY.search(lowered, 0, last)))
-    return known and len(value) >= 6 and not re.search(r"\s", value[:256]) and is_password(value)
+    named = last >= 0 and bool(OWNER_OF_KEY.search(lowered, 0, last))
+    return named or any(part.search(lowered) for part in NAMES[:-1])
 
 
 def _value(text: str, start: int, match: re.Match[str], runs: RunEnds) -> Iterator[Match]:
     """Yield the whole value of which `match` holds the start, if it looks like a secret."""
     if match["quoted"] is not None:
         end = runs.end(QUOTED, match.end("quoted"))
-        real = _is_mixed if match["call"] else is_password
+        real = is_mixed if match["call"] else is_password
         closed = text.startswith(match["quote"], end) or end == len(text)  # the text may be cut
-        if closed and real(match["quoted"]):
+        if closed and (real(match["quoted"]) or is_mere_letters(match["quoted"])):
             yield "named", match.start("quoted"), end
         return
     group = "bare" if match["bare"] is not None else "wide"
@@ -120,7 +168,8 @@ def _value(text: str, start: int, match: re.Match[str], runs: RunEnds) -> Iterat
         value = text[at : min(end, at + 256)]
         close = match["sign"] == "=" and text[at - 1] == "=" and bool(re.search("[0-9]", value))
         odd = close and bool(re.search(r"[^\w.:/+*-]", value))
-        if is_token(value) or ((alone or odd) and is_password(value) and not SNAKE.fullmatch(value)):
+        drawn = is_token(value) or ((alone or close) and is_mere_letters(value))
+        if drawn or ((alone or odd) and is_password(value) and not SNAKE.fullmatch(value)):
             yield "named", at, end
     elif alone:
         end = runs.end(WIDE, at)
@@ -129,7 +178,7 @@ def _value(text: str, start: int, match: re.Match[str], runs: RunEnds) -> Iterat
             yield "named", at, end
 
 
-def _is_mixed(value: str) -> bool:
+def is_mixed(value: str) -> bool:
     """Return True for a password that mixes kinds of characters.
 
     The argument of a call must pass this stricter test, since the name may be that of any function.

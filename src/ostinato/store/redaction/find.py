@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from ostinato.store.redaction.by_name import by_chance, by_name, is_named
+from ostinato.store.redaction.by_name import Match, by_chance, by_name, is_named
 from ostinato.store.redaction.known_forms import by_form, by_place
+from ostinato.store.redaction.layouts import by_layout
 from ostinato.store.redaction.run_ends import RunEnds
+from ostinato.store.redaction.views import ESCAPE, JOINT, View, decoded
 
 WINDOW = 2**18
 SHARED = 2**14
@@ -82,10 +84,29 @@ def _candidates(text: str) -> Iterator[Secret]:
     for start, end in _windows(text):
         part = text[start:end]
         after = RunEnds(text).end(UNBROKEN, end)
-        for kind, first, last in chain(by_form(part), by_place(part), by_name(part), by_chance(part)):
+        for kind, first, last in _searched(part):
             # A match that ends with its window may go on in the next one, where nothing shows that it is
             # secret.
             yield Secret(kind=kind, start=start + first, end=after if last == len(part) else start + last)
+
+
+def _searched(text: str) -> Iterator[Match]:
+    """Yield the secrets in `text`, in its decoded view, and over the joints of lines in its joined view."""
+    yield from _in_lines(text)
+    yield from by_layout(text)
+    if ESCAPE.search(text):
+        view = View(text, ESCAPE, decoded)
+        yield from ((kind, *view.place(*span)) for kind, *span in _in_lines(view.text))
+    if JOINT.search(text):
+        view = View(text, JOINT, lambda _: "")
+        for kind, start, end in _in_lines(view.text):
+            first, last = view.place(start, end)
+            if last - first > end - start:
+                yield kind, first, last
+
+
+def _in_lines(text: str) -> Iterator[Match]:
+    return chain(by_form(text), by_place(text), by_name(text), by_chance(text))
 
 
 def _windows(text: str) -> Iterator[tuple[int, int]]:

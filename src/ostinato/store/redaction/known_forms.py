@@ -8,11 +8,11 @@ and a match that may be longer than its bound is followed to the end of its run 
 import base64
 import binascii
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from ostinato.store.redaction.by_name import Match, by_name
-from ostinato.store.redaction.likelihood import is_password, is_token
+from ostinato.store.redaction.likelihood import is_drawn, is_password, is_stand_in, is_token
 from ostinato.store.redaction.run_ends import RunEnds
 
 WORD = r"[A-Za-z0-9_\-]"
@@ -20,95 +20,112 @@ LETTERS = r"[A-Za-z0-9]"
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
-    """The form of a vendor's token: literal parts of which one must occur, and the pattern of the whole."""
+class _Rule:
+    """A form, or the place of a secret in a file or a command: `secret` is a group of the pattern.
+
+    It is searched where one of its literal parts occurs, and holds where `real` is true for the secret.
+    """
 
     kind: str
     anchors: tuple[str, ...]
     pattern: re.Pattern[str]
+    real: Callable[[str], object]
 
 
-def _form(kind: str, anchors: str, pattern: str) -> _Form:
-    return _Form(kind, tuple(anchors.split()), re.compile(rf"(?<!{LETTERS})(?:{pattern})"))
+def _form(kind: str, anchors: str, pattern: str) -> _Rule:
+    """Return the rule for a token; nearly all have a digit, unlike names that begin like one."""
+    whole = re.compile(rf"(?<!{LETTERS})(?P<secret>{pattern})")
+    return _Rule(kind, tuple(anchors.split()), whole, re.compile("[0-9]").search)
 
 
+def _place(kind: str, anchors: str, pattern: str, real: Callable[[str], object] = is_password) -> _Rule:
+    return _Rule(kind, tuple(anchors.split("|")), re.compile(pattern), real)
+
+
+def _found(rules: Iterable[_Rule], text: str) -> Iterator[Match]:
+    for rule in rules:
+        if any(anchor in text for anchor in rule.anchors):
+            for match in rule.pattern.finditer(text):
+                if rule.real(match["secret"]):
+                    yield rule.kind, *match.span("secret")
+
+
+UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+HASH = (
+    r"\$(?:2[abxy]\$\d\d\$[./A-Za-z\d]{53}|(?:[156y]|7|apr1|md5|sha1|gy|scrypt|argon2\w{1,2}|"
+    r"pbkdf2[\w-]{0,16}|bcrypt-sha256)\$[\w./+,=$-]{20,512}+=*|[PHS]\$[./A-Za-z\d]{31,52})"
+    r"|(?:pbkdf2_\w{3,10}|scrypt|argon2|bcrypt_sha256|scrypt:\d+:\d+:\d+)\$[\w./+,=$-]{30,512}+=*"
+    r"|\{S?S(?:HA|MD5)\d{0,3}\}[\w+/]{20,200}={0,2}"
+    r"|SCRAM-SHA-\d+\$\d+:[\w+/=]{16,64}\$[\w+/=]{20,100}:[\w+/=]{20,100}"
+    r"|[0-9a-f]{32}:[0-9a-f]{32}(?=:::)"
+)
+"""Hashes of passwords, as `crypt`, LDAP, databases and web frameworks write them."""
 FORMS = (
     _form("aws_key", "AKIA ASIA AROA AIDA", r"(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{16}(?![A-Za-z0-9])"),
     _form("github_token", "ghp_ gho_ ghu_ ghs_ ghr_", rf"gh[pousr]_{LETTERS}{{30,255}}"),
     _form("github_token", "github_pat_", r"github_pat_\w{40,512}+"),
     _form("gitlab_token", "glpat- glrt- gldt- glcbt-", rf"gl(?:pat|rt|dt|cbt)-{WORD}{{20,512}}+"),
-    _form(
-        "slack_token",
-        "xoxb- xoxp- xoxa- xoxr- xoxs- xoxe xapp-",
-        r"(?:xox[abeprs]|xapp)(?:\.xox[bp])?-[\w-]{10,512}+",
-    ),
-    _form(
-        "slack_webhook", "hooks.slack.com", r"(?<=hooks\.slack\.com/)(?:services|workflows)/[\w/+-]{20,512}+"
-    ),
+    _form("slack_token", "xoxb- xoxp- xoxa- xoxr- xoxs- xoxc- xoxd- xoxe xapp-",
+        r"(?:xox[abcdeprs]|xapp)(?:\.xox[bp])?-[\w%-]{10,512}+"),
+    _form("slack_webhook", "hooks.slack.com",
+        r"(?<=hooks\.slack\.com/)(?:services|workflows)/[\w/+-]{20,512}+"),
     _form("api_key", "sk-", rf"sk-(?:ant-|proj-|svcacct-|admin-|or-|lf-)?{WORD}{{20,512}}+"),
     _form("stripe_key", "_live_ _test_", rf"(?:sk|rk|pk|whsec)_(?:live|test)_{LETTERS}{{16,512}}+"),
     _form("google_key", "AIza", rf"AIza{WORD}{{35}}"),
-    _form("google_token", "ya29. GOCSPX-", rf"(?:ya29\.|GOCSPX-){WORD}{{20,512}}+"),
-    _form("npm_token", "npm_", rf"npm_{LETTERS}{{36}}"),
-    _form("pypi_token", "pypi-", rf"pypi-AgE{WORD}{{40,512}}+"),
-    _form("huggingface_token", "hf_", rf"hf_{LETTERS}{{30,512}}+"),
-    _form("digitalocean_token", "dop_v1_ doo_v1_ dor_v1_", r"do[opr]_v1_[a-f0-9]{64}"),
     _form("sendgrid_key", "SG.", rf"SG\.{WORD}{{16,32}}\.{WORD}{{16,64}}"),
     _form("twilio_key", "SK AC", r"(?:SK|AC)[0-9a-f]{32}(?![0-9a-zA-Z])"),
-    _form("shopify_token", "shpat_ shpss_ shpca_ shppa_", r"shp(?:at|ss|ca|pa)_[a-fA-F0-9]{32}"),
-    _form("databricks_token", "dapi", r"dapi[a-f0-9]{32}"),
-    _form("telegram_token", ":AA", rf"\d{{8,10}}:AA{WORD}{{33}}"),
+    _form("telegram_token", ":AA", rf"(?:bot)?\d{{8,10}}:AA{WORD}{{33}}"),
     _form("mailgun_key", "key-", r"key-[0-9a-f]{32}(?![0-9a-zA-Z])"),
-    _form("vault_token", "hvs. hvb.", rf"hv[sb]\.{WORD}{{24,512}}+"),
-    _form("docker_token", "dckr_pat_", rf"dckr_pat_{WORD}{{20,512}}+"),
-    _form("atlassian_token", "ATATT3", r"ATATT3[\w=-]{40,512}+"),
-    _form(
-        "grafana_token",
-        "glsa_ glc_ eyJrIjoi",
-        r"(?:glsa_\w{30,512}+|glc_[\w+/=]{32,512}+|eyJrIjoi[\w=-]{40,512}+)",
-    ),
-    _form(
-        "vendor_token",
-        "NRAK- PMAK- sntrys_ sntryu_ lin_api_ r8_ gsk_ xai- pplx- sbp_ nfp_ ost_ figd_ rnd_ fo1_ dp.pt. "
-        "AGE-SECRET-",
-        r"(?:NRAK-|PMAK-|sntry[su]_|lin_api_|r8_|gsk_|xai-|pplx-|sbp_|nfp_|ost_|figd_|rnd_|fo1_|dp\.pt\.|"
-        rf"AGE-SECRET-KEY-1){WORD}{{24,512}}+",
-    ),
-    _form(
-        "azure_key",
-        "AccountKey= SharedAccessKey= sig=",
-        r"(?<=(?:tKey|sKey)=)[A-Za-z0-9+/]{40,512}+={0,2}|(?<=[?&]sig=)[\w%]{40,512}+",
-    ),
-)
-DIGIT = re.compile("[0-9]")
-"""Nearly every token has a digit, and hardly any name in a program that begins like a token does."""
+    _form("google_token", "1//0", r"1//0[\w-]{40,512}+"),
+    _form("vendor_token", ".atlasv1.", r"[A-Za-z\d]{14}\.atlasv1\.[\w-]{60,80}"),
+    _form("vendor_token", "-us1 -us2 -us3 -us4 -us5 -us6 -us7 -us8 -us9", r"[0-9a-f]{32}-us\d{1,2}(?!\w)"),
+    _form("azure_key", "7Q~ 8Q~", r"[A-Za-z\d]{3}\dQ~[\w.~-]{31,40}"),
+    _form("vendor_token", "$production$ $sandbox$", r"access_token\$\w{4,12}\$\w{16}\$[0-9a-f]{32}"),
+    _form("vendor_token", "00D msh :APA91b ver:1-hint: oauth: AAAAAAAAAAAAAAAAAAAA",
+        r"00D[A-Za-z\d]{12}![\w.]{60,200}|[a-z\d]{10}msh[a-z\d]{20,40}jsn[a-z\d]{10,20}|oauth:[a-z\d]{30}(?!\w)"
+        r"|AAAA[\w-]{7}:APA91b[\w-]{100,200}|ver:1-hint:\d+-[\w+/=]{40,512}+|A{20}[\w%]{20,80}%3D[\w%]{30,100}"),
+    _form("vendor_token", "ABSK fm2_", r"(?:ABSK|fm2_)[A-Za-z\d+/]{80,512}+=*"),
+    _form("vendor_token", "api- sdk- ApiKey- sk-", rf"(?:api|sdk|mob|ApiKey|sk-lf|sk-ak)-{UUID.pattern}"),
+    _form("password_hash", "$ {S SCRAM- :::", HASH),
+    _form("discord_token", ".", rf"[MNO][A-Za-z\d]{{22,28}}\.{WORD}{{6}}\.{WORD}{{27,40}}(?![\w-])"),
+    _form("azure_key", "AccountKey= SharedAccessKey= sig=",
+        r"(?<=(?:tKey|sKey)=)[A-Za-z0-9+/]{40,512}+={0,2}|(?<=[?&]sig=)[\w%]{40,512}+"),
+)  # fmt: skip
+PREFIXES = """
+A3- access-production- AGE-SECRET-KEY-1 aio_ AKCp API- AQVN ATATT3 ATBB ATCTT3 bb_live_ bedrock-api-key-
+bkua_ CCIPAT_ CFPAT- cfut_ CLOJARS_ csk- dapi dckr_oat_ dckr_pat_ doo_v1_ dop_v1_ dor_v1_ dp.ct. dp.pt.
+dp.sa. dp.st. dt0c01. dt0s01. duffel_live_ e2b_ eyJrIjoi EZAK fc- figd_ fio-u- FLWSECK- fo1_ fw_ glagent-
+glc_ glft- glimt- gloas- glptt- glsa_ glsoat- GOCSPX- GOOG1E GR1348941 gsk_ hcaik_ hf_ HRKU- hvb. hvr. hvs.
+jina_ lin_api_ lin_oauth_ live_ lsv2_pt_ lsv2_sk_ LTAI mdb_sa_sk_ napi_ nfp_ npg_ npm_ NRAK- NRII- ntn_
+nvapi- ops_ ost_ packagist_ack_ pat-eu1- pat-na1- pcsk_ phx_ PMAK- pnb_ pnu_ pplx- pscale_oauth_ pscale_pw_
+pscale_tkn_ pul- pypi-AgE r8_ rdme_ re_ rnd_ rpa_ rubygems_ sb_secret_ sbp_ sgp_ shippo_live_ shpat_ shpca_
+shppa_ shpss_ sk_ sntrys_ sntryu_ sq0atp- sq0csp- sqa_ sqp_ squ_ tfp_ tgp_v1_ tskey- tvly- vcp_ wandb_v1_
+whsec_ xai- xkeysib- xsmtpsib- ya29.
+"""
+"""How the tokens of services begin; what follows is long, of one piece, and drawn."""
+BODY = re.compile(r"[\w.+=-]{12,512}+")
 FRAME = re.compile(
-    r"-----BEGIN ((?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?)-----(?:(?!-----BEGIN).)*?(?:-----END \1-----|\Z)"
+    r"-----BEGIN[ +]((?:[A-Z0-9]+[ +]){0,4}PRIVATE[ +]KEY(?:[ +]BLOCK)?)-----"
+    r"(?:(?!-----BEGIN).)*?(?:-----END[ +]\1-----|\Z)"
     r"|---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----(?:(?!---- BEGIN).)*?(?:---- END SSH2 |\Z)",
     re.DOTALL,
 )
+KEYS = ("MII", "b3BlbnNzaC1rZXktdjE", "MHcCAQEE", "MIG", "MC4CAQAw")
+HEADLESS = re.compile(
+    r"(?<![A-Za-z0-9+/])(?:MII[A-Za-z0-9+/]{3}IBA[AD]|b3BlbnNzaC1rZXktdjE|MHcCAQEE|"
+    r"MIG[HTk][A-Za-z0-9+/]{2}AgE|MC4CAQAw)[A-Za-z0-9+/]{24,}+"
+    r"(?:\s{1,20}[A-Za-z0-9+/]{40,})*+(?:\s{1,20}[A-Za-z0-9+/]{4,40}(?![\w+/]))?=*"
+)
+"""What RSA, OpenSSH, EC and Ed25519 keys begin with after their first line."""
 PUTTY = re.compile(
     r"Private-Lines: \d+\s+(?P<secret>(?:[A-Za-z0-9+/=]+\s+)+)|Private-MAC: (?P<mac>[0-9a-f]{16,})"
 )
 DOTTED = re.compile(r"(?<![\w.\-])[\w\-]{3,}+(?:\.[\w\-]*+)++", re.ASCII)
 ENCODED = re.compile(r"(?<![A-Za-z0-9+/_\-])[A-Za-z0-9+/_\-]{20,}+={0,2}")
+HEX = re.compile("[0-9a-fA-F]{16,}+")
 TEXT = re.compile(rb"[\x20-\x7e\t\r\n]*+\Z")
 DEEPEST = 2
 """The number of times that base64 may be wrapped in base64."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """The place of a secret in the layout of a file or of a command: `secret` is a group of the pattern."""
-
-    kind: str
-    anchors: tuple[str, ...]
-    pattern: re.Pattern[str]
-    real: Callable[[str], bool]
-
-
-def _place(kind: str, anchors: str, pattern: str, real: Callable[[str], bool] = is_password) -> _Place:
-    return _Place(kind, tuple(anchors.split("|")), re.compile(pattern), real)
 
 
 def _is_in_password_place(value: str) -> bool:
@@ -118,70 +135,67 @@ def _is_in_password_place(value: str) -> bool:
 
 ARGUMENT = r"""["']?(?P<secret>[^\s"'`$<>|;&][^\s"'`<>|;&]{3,511})"""
 PLACES = (
-    _place(
-        "netrc",
-        "login ",
-        r"\blogin\s{1,8}[^\s]{1,128}\s{1,8}(?:account\s{1,8}\S{1,128}\s{1,8})?password\s{1,8}(?P<secret>\S{4,512})",
-        _is_in_password_place,
-    ),
-    _place(
-        "pgpass",
-        ":",
-        r"(?m)^(?:[\w.*\-]{1,128}|\[[\da-f:]{2,40}\]):(?:\d{2,5}|\*):(?!\d+:)[\w.*\-]{1,64}:[\w.*@\-]{1,64}:(?P<secret>\S{4,512})$",
-    ),
-    _place(
-        "login",
-        "-u|--user|-U",
-        rf"(?:(?<=\s)|(?<=['\"])|^)(?:-u|-U|--user|--proxy-user)[ =]?[\"']?[\w.@+\-\\]{{1,64}}[:%]{ARGUMENT}",
-    ),
-    _place(
-        "flag",
-        "mysql|mariadb|sshpass",
+    _place("netrc", "login ",
+        r"\blogin\s{1,8}[^\s]{1,128}\s{1,8}(?:account\s{1,8}\S{1,128}\s{1,8})?"
+        r"password\s{1,8}(?P<secret>\S{4,512})", _is_in_password_place),
+    _place("pgpass", ":",
+        r"(?m)^(?:[\w.*\-]{1,128}|\[[\da-f:]{2,40}\]):(?:\d{2,5}|\*):(?!\d+:)"
+        r"[\w.*\-]{1,64}:[\w.*@\-]{1,64}:(?P<secret>\S{4,512})$"),
+    _place("login", "-u|--user|-U",
+        rf"(?:(?<=\s)|(?<=['\"])|^)(?:-u|-U|--user|--proxy-user)[ =]?[\"']?[\w.@+\\-]{{1,64}}[:%]{ARGUMENT}"),
+    _place("flag", "mysql|mariadb|sshpass",
         rf"\b(?:mysql\w{{0,12}}|mariadb\S{{0,12}}|sshpass)\b[^\n|;]{{0,200}}?\s-p{ARGUMENT}",
-        _is_in_password_place,
-    ),
+        _is_in_password_place),
     _place("flag", "sshpass", rf"\bsshpass\s{{1,4}}-p\s{{0,4}}{ARGUMENT}", _is_in_password_place),
-    _place(
-        "flag",
-        "docker|podman|helm|az |redis-cli|ldap|smbclient|7z|unzip|zip |mongo|kinit|keytool",
-        rf"\b(?:docker|podman|helm|az|redis-cli|ldap\w{{1,8}}|7z|unzip|zip|mongo\w{{0,8}})\b[^\n|;]{{0,200}}?\s-(?:p|a|w|P)\s{{0,2}}{ARGUMENT}",
-    ),
+    _place("flag", "docker|podman|helm|az |redis-cli|ldap|smbclient|7z|unzip|zip |mongo|kinit|keytool",
+        rf"\b(?:docker|podman|helm|az|redis-cli|ldap\w{{1,8}}|7z|unzip|zip|mongo\w{{0,8}})\b"
+        rf"[^\n|;]{{0,200}}?\s-(?:p|a|w|P)\s{{0,2}}{ARGUMENT}"),
     _place("flag", "pass:", rf"-(?:pass|passin|passout)\s{{1,4}}pass:{ARGUMENT}", _is_in_password_place),
-    _place(
-        "flag",
-        "htpasswd",
+    _place("flag", "htpasswd",
         rf"\bhtpasswd\s{{1,4}}-\w{{0,8}}b\w{{0,8}}\s{{1,4}}\S{{1,128}}\s{{1,4}}\S{{1,64}}\s{{1,4}}{ARGUMENT}",
-        _is_in_password_place,
-    ),
+        _is_in_password_place),
     _place("flag", "/pass", rf"(?i)\s/pass(?:word)?:{ARGUMENT}"),
-    _place("url_token", "://", r"(?<=://)(?P<secret>[\w\-]{20,512})@(?=[\w.\[-])", is_token),
-    _place(
-        "url_password",
-        "://",
-        r"(?<=://)[^\s/:@'\"<>{}$]{0,80}:(?P<secret>(?!\d{1,5}[/?#])[^\s@'\"<>]{3,200})@(?=[\w.\[-])",
-    ),
-    _place(
-        "query",
-        "=",
-        r"(?i)[?&](?:\w{0,20}(?:pass|passw(?:or)?d|pwd|secret|token|key|sig|signature))=(?P<secret>[^\s&\"'<>#;]{6,512})",
-    ),
-)
+    _place("url_token", "://",
+        r"(?<=://)(?P<secret>[\w\-]{20,512})(?:@(?=[\w.\[-])|:(?=[^\s/@]{8,200}@))", is_token),
+    _place("url_password", "://",
+        r"(?<=://)[^\s/:@'\"<>{}$]{0,80}:(?P<secret>(?!\d{1,5}[/?#])[^\s@'\"<>]{3,200})@(?=[\w.\[-])"),
+    _place("query", "=",
+        r"(?i)(?:[?&#]|&amp;)(?:[\w-]{0,20}(?:pass|passw(?:or)?d|pwd|secret|token|key|sig|signature))="
+        r"(?P<secret>[^\s&\"'<>#;]{6,512}+)"),
+    _place("query", "code=", r"[?&]code=(?P<secret>[^\s&\"'<>#;]{20,512}+)", is_token),
+    _place("webhook", "/webhooks/", r"/webhooks/\d{5,25}/(?P<secret>[\w-]{20,512}+)"),
+    _place("webhook", "hook",
+        r"(?i)://[^\s\"'<>]{0,120}?hooks?\w{0,4}/(?P<secret>[^\s\"'<>?#]{16,512})",
+        lambda path: any(is_token(part) or is_drawn(part) or UUID.search(part) for part in path.split("/"))),
+    _place("connection", "assword=|wd=|assword =|PWD=|PASSWORD=",
+        r"(?i)(?:server|data source|user id|uid|driver|addr|host)=[^\n]{0,300}?;\s?(?:password|pwd)\s?=\s?"
+        r"(?P<secret>'[^'\n]{3,200}'|\{[^}\n]{3,200}\}|[^;\"'\n]{3,200})",
+        lambda value: not (value.startswith(("$", "<", "{{", "%")) or is_stand_in(value))),
+    _place("connection", "thin:|sqlplus",
+        r"(?:thin:|sqlplus\s{1,4})[\w$]{1,40}/(?P<secret>[^\s/@'\"]{4,200})@", _is_in_password_place),
+    _place("directive", "bindpw|rootpw|requirepass|masterauth",
+        r"(?m)^\s{0,8}(?:bindpw|rootpw|requirepass|masterauth)\s{1,8}(?P<secret>\S{4,200})",
+        _is_in_password_place),
+    _place("password_hash", ":", r"(?m)^[\w.@-]{1,64}:[^:\n]{1,64}:(?P<secret>[0-9a-f]{32})$"),
+)  # fmt: skip
 COOKIE = re.compile(
     r"""(?i)(?:\bcookie["']?\s{0,4}[:=,]\s{0,4}["']?|\s(?:-b|--cookie)[ =]["']?)(?P<all>[^\n"'<>]{8,8192})"""
 )
+SECRET_OF_PAIR = re.compile(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/]{40}(?![A-Za-z0-9+/=])")
+NEAR = 300  # characters between the two keys of a pair
 PAIR = re.compile(r"[\w.\-]{1,80}=(?P<secret>[^;\s,]{12,4096})")
 
 
 def by_form(text: str, depth: int = 0) -> Iterator[Match]:
     """Yield the matches that are secret by their form alone."""
     runs = RunEnds(text)
-    for form in FORMS:
-        if any(anchor in text for anchor in form.anchors):
-            for match in form.pattern.finditer(text):
-                if DIGIT.search(match[0]):
-                    yield form.kind, match.start(), runs.end(r"[\w\-]", match.end())
-    if "PRIVATE KEY" in text:
+    for kind, start, end in _found(FORMS, text):
+        yield kind, start, runs.end(r"[\w\-]", end)
+    yield from _prefixed(text, runs)
+    if "PRIVATE" in text:
         yield from (("private_key", m.start(), m.end()) for m in FRAME.finditer(text))
+    if any(start in text for start in KEYS):
+        yield from (("private_key", m.start(), m.end()) for m in HEADLESS.finditer(text))
     if "Private-" in text:
         for match in PUTTY.finditer(text):
             yield "private_key", *match.span("secret" if match["secret"] else "mac")
@@ -191,18 +205,36 @@ def by_form(text: str, depth: int = 0) -> Iterator[Match]:
         yield from _encoded(text, depth)
 
 
+def _prefixed(text: str, runs: RunEnds) -> Iterator[Match]:
+    """Yield the tokens of services, each searched by how it begins."""
+    for prefix in PREFIXES.split():
+        at = text.find(prefix)
+        while at >= 0:
+            after = at + len(prefix)
+            body = None if text[at - 1 : at].isalnum() else BODY.match(text, after)
+            if body and is_drawn(body[0]):
+                yield "vendor_token", at, runs.end(r"[\w\-]", body.end())
+            at = text.find(prefix, body.end() if body else after)
+
+
 def by_place(text: str) -> Iterator[Match]:
     """Yield the matches that are secret by their place in a file or a command of a known layout."""
-    for place in PLACES:
-        if any(anchor in text for anchor in place.anchors):
-            for match in place.pattern.finditer(text):
-                if place.real(match["secret"]):
-                    yield place.kind, *match.span("secret")
+    yield from _found(PLACES, text)
+    if "AKIA" in text or "ASIA" in text:
+        yield from _pairs(text)
     if "ookie" in text or " -b" in text:
         for header in COOKIE.finditer(text):
             for pair in PAIR.finditer(text, *header.span("all")):
                 if is_token(pair["secret"]):
                     yield "cookie", *pair.span("secret")
+
+
+def _pairs(text: str) -> Iterator[Match]:
+    """Yield the secret keys of Amazon near a key's id, which have no form but their length."""
+    for match in SECRET_OF_PAIR.finditer(text):
+        near = text[max(0, match.start() - NEAR) : match.end() + NEAR]
+        if ("AKIA" in near or "ASIA" in near) and is_token(match[0]):
+            yield "aws_secret", *match.span()
 
 
 def _dotted(text: str) -> Iterator[Match]:
@@ -234,7 +266,10 @@ def _is_login(text: str) -> bool:
 
 
 def _decoded(encoded: str) -> str | None:
-    """Return the text that base64 encodes, or None when it is not base64 of text."""
+    """Return the text that base64 or hexadecimal digits encode, or None when it is none."""
+    if len(encoded) % 2 == 0 and HEX.fullmatch(encoded):
+        data = bytes.fromhex(encoded)
+        return data.decode("ascii") if TEXT.match(data) else None
     plain = encoded.rstrip("=").translate(URLSAFE)
     plain = plain[: len(plain) // 4 * 4] if len(plain) % 4 == 1 else plain + "=" * (-len(plain) % 4)
     try:

@@ -3,6 +3,7 @@
 import math
 import re
 from collections import Counter
+from itertools import pairwise
 
 READ = 512
 """Characters of a value that are judged; the others are assumed to be like them."""
@@ -17,7 +18,7 @@ LEAST_OWN = 5
 """Letters and digits that a value must have beside such words, if it holds one."""
 TEMPLATE = re.compile(
     r"^<|>$|\$\{|\$\(|\{\{|\{[\w.:!]*\}|%\(\w|%[sdr](?=$|[\s/._:&=-])|^\$\w+$|^%\w+%$|^@\w+@$|\(\?|\[\^|\w-\w\]|"
-    r"\\[dwsbn]|^[\w.:>-]*[\w>]\(|^[\w.]+\[[\w:'\", ]*\]|^__\w+__$|^(?:\.{1,2}|~)/|"
+    r"\\[dwsbn]|^[\w.:>-]*[\w>]\(|^[\w.]+\[[\w:'\", .+*-]*\]|^__\w+__$|^(?:\.{1,2}|~)/|"
     r"^/(?:[\w.-]{1,20}/)*[\w.-]{0,20}$|^[#&*]|^\(|^\[|^\{|::|->|=>|^--?[a-z][a-z-]*(?:=|$)|\)\.|\]\."
 )
 """Variables, fields to be filled in, calls, indices, types, regular expressions and paths."""
@@ -70,7 +71,44 @@ def is_chance(value: str) -> bool:
     if not (re.search("[a-z]", value) and re.search("[A-Z]", value) and len(re.findall("[0-9]", value)) >= 2):
         return False
     least = min(SPREAD, math.log2(len(value)) * 0.86)
+    if sum(ord(b) - ord(a) == 1 for a, b in pairwise(value)) > len(value) / 4:  # an alphabet
+        return False
     return not is_stand_in(value) and not _is_words(value) and spread(value) >= least
+
+
+def is_drawn(value: str) -> bool:
+    """Return True for letters and digits that change kind as often as chance makes them, as hexadecimal does.
+
+    >>> is_drawn("3f786850e387550fdab836ed"), is_drawn("a_very_long_name_of_2_tables")
+    (True, False)
+    """
+    value = value[:READ]
+    kinds = "".join("0" if c.isdigit() else "A" if c.isupper() else "a" if c.isalpha() else "" for c in value)
+    changes = sum(map(str.__ne__, kinds, kinds[1:]))
+    return "0" in kinds and len(kinds) >= 16 and changes >= len(kinds) / 5 and not is_stand_in(value)
+
+
+def is_mere_letters(value: str) -> bool:
+    """Return True for letters that make no words, as only chance puts them together.
+
+    >>> is_mere_letters("pjvpgvcUHgGlsbjaYOdDPoQC"), is_mere_letters("correctHorseBattery")
+    (True, False)
+    """
+    value = value[:READ]
+    if not (len(value) >= 16 and value.isascii() and value.isalpha()) or is_stand_in(value):
+        return False
+    pairs = {value[i : i + 2].lower() for i in range(len(value) - 1)}
+    return sum(pair in COMMON for pair in pairs) < len(pairs) * LEAST_COMMON
+
+
+COMMON = """
+th he in er an re nd at on nt ha es st en ed to it ou ea hi is or ti as te et ng of al de se le sa si ar ve
+ra ld ur co me ne ro li ri io ic ma ce ll om ch us la el ec ac ho no ta tr ct un pe di ns ss lo em ot so il
+ge ie ul pa be po ca pr na rs ut ai id ol ad am ir mo ig im op ee fo wi we ow ts tu ke su do uc ag ab ap ep
+ev ex up oo vi fi
+"""
+"""The pairs of letters that English is mostly made of; of random letters they are about a sixth."""
+LEAST_COMMON = 0.45
 
 
 def _is_words(value: str) -> bool:
