@@ -324,9 +324,9 @@ class EpisodeRunner:
 async def verified(verifier: Verifier, task: Task, outcome: Outcome, changes: Left) -> Episode:
     """Return the episode of a session that ended with these changes; they are judged by the hidden tests."""
     if outcome.ending is Ending.INFRASTRUCTURE:
-        return _void(task, outcome)
+        return _without_verdict(task, outcome, void=outcome.reason)
     if changes is None:
-        return _unjudged(task, outcome)
+        return _without_verdict(task, outcome, void=None)
     verification: Verification = await verifier.verify(task, changes)
     if verification.void is not None:  # what the session left is here: another try costs no session
         verification = await verifier.verify(task, changes)
@@ -346,28 +346,18 @@ async def verified(verifier: Verifier, task: Task, outcome: Outcome, changes: Le
     )
 
 
-def _unjudged(task: Task, outcome: Outcome) -> Episode:
-    """Return the failed episode of a session that left nothing that can be judged, by its own fault."""
+def _without_verdict(task: Task, outcome: Outcome, *, void: str | None) -> Episode:
+    """Return the void episode of a failure of ours, or the failed one of a session that left by its own
+    fault nothing that can be judged.
+    """
     return Episode(
         task=task,
         session_id=outcome.session_id,
         outcome=outcome,
-        changed=True,
+        changed=void is None,
         solved=False,
         tampered=False,
-        void=None,
-    )
-
-
-def _void(task: Task, outcome: Outcome) -> Episode:
-    return Episode(
-        task=task,
-        session_id=outcome.session_id,
-        outcome=outcome,
-        changed=False,
-        solved=False,
-        tampered=False,
-        void=outcome.reason,
+        void=void,
     )
 
 

@@ -26,7 +26,7 @@ from ostinato.edits.capture import starts
 from ostinato.edits.capture.repository_paths import find_repository, state_of
 from ostinato.git import environment
 from ostinato.harness.session_log import LogEvent, LogEventKind, Sessions
-from ostinato.harness.workspace.checkpoints import place_of
+from ostinato.harness.workspace.checkpoints import place_of, tree_of
 from ostinato.mining.archive import licence
 from ostinato.mining.base import MiningError, SourceTree, is_test, repository_name, settings_of
 from ostinato.mining.history import Commit, files_of, git
@@ -83,7 +83,7 @@ def recorded(id: str, events: Sequence[LogEvent], place: Path, *, with_words: bo
     return RecordedSession(
         id=id,
         words=tuple(redact(str(event.data["text"])) for event in said),
-        tree=str(trees[0].data["tree"]),
+        tree=tree_of(str(trees[0].data["tree"])),
         place=place,
         began_at=trees[0].at,
         edited=tuple(edited),

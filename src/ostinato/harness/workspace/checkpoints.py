@@ -61,6 +61,15 @@ def place_of(root: Path, home: Path) -> Path:
     return home / hashlib.sha256(str(root).encode()).hexdigest()[:16]
 
 
+def tree_of(checkpoint: str) -> str:
+    """Return the id of git's tree, which is the first part of a checkpoint.
+
+    >>> tree_of("9f-1a")
+    '9f'
+    """
+    return checkpoint.partition("-")[0]
+
+
 class Checkpoints:
     """The checkpoints of one working tree, made by `open`; the index belongs to this process alone."""
 
@@ -121,7 +130,7 @@ class Checkpoints:
 
     async def diff(self, before: str, after: str) -> str:
         """Return the unified diff of two checkpoints."""
-        trees = (checkpoint.partition("-")[0] for checkpoint in (before, after))
+        trees = map(tree_of, (before, after))
         output = await self._git("diff", "--no-color", "--no-ext-diff", "--no-textconv", *trees)
         return output.decode(errors="replace")
 
@@ -185,11 +194,10 @@ class Checkpoints:
         """Return what a checkpoint has at each path; raises GitError for one that is gone."""
         if checkpoint in self._known:
             return self._known[checkpoint]
-        tree, _, name = checkpoint.partition("-")
-        modes = self._place / "modes" / (name or "none")
+        modes = self._place / "modes" / (checkpoint.partition("-")[2] or "none")
         if not modes.exists():
             raise GitError(f"the permissions of checkpoint {checkpoint} are not in {modes.parent}: it stays")
-        listed = await self._git("ls-tree", "-r", "-z", tree)
+        listed = await self._git("ls-tree", "-r", "-z", tree_of(checkpoint))
         return read(entries(listed.split(b"\0")[:-1]), modes.read_bytes())
 
     def _keep(self, modes: bytes) -> str:

@@ -54,7 +54,8 @@ class View:
                 continue
             if match.start() > line_end:
                 keep(at, line_end)
-                put("\n\n", line_end, line_end)
+                if line_end:  # a line that follows another one in the view alone is apart from it
+                    put("\n\n", line_end, line_end)
                 at = text.rfind("\n", line_end, match.start()) + 1 or line_end
             keep(at, match.start())
             put(value, match.start(), match.end())

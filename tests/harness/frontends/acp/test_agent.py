@@ -48,7 +48,7 @@ async def test_a_prompt_with_an_edit(open_desk, repo, store, script):
         await desk.agent.close_session(session_id=session)
     assert "a + b" in (repo / "calc.py").read_text()
     editor = desk.editor
-    assert editor.said == "I look first.alpha adds now"
+    assert editor.said == "I look first.alpha adds now" and len(editor.noticed) == 1
     assert editor.calls == [("read: calc.py", "completed"), ("edit: calc.py", "completed")]
     read, edit = editor.of(schema.ToolCallStart)
     assert (read.kind, edit.kind) == ("read", "edit")
@@ -59,7 +59,7 @@ async def test_a_prompt_with_an_edit(open_desk, repo, store, script):
     usage = editor.of(schema.UsageUpdate)[-1]
     assert 0 < usage.used < usage.size == 32_000
     ids = {chunk.message_id for chunk in editor.of(schema.AgentMessageChunk)}
-    assert len(ids) == 2
+    assert len(ids) == 3  # the notice and the two messages
     (recorded,) = [each for each in store.sessions() if each.id == session]
     assert recorded.ending is Ending.FINISHED
 

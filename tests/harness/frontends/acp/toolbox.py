@@ -62,8 +62,16 @@ class Editor:
         return [update for update in self.updates if isinstance(update, kind)]
 
     @property
+    def noticed(self) -> list[str]:
+        """What each process said of the recording."""
+        return [text for text in self._texts() if text.startswith("the gateway records")]
+
+    @property
     def said(self) -> str:
-        return "".join(update.content.text for update in self.of(schema.AgentMessageChunk))
+        return "".join(text for text in self._texts() if text not in self.noticed)
+
+    def _texts(self) -> list[str]:
+        return [update.content.text for update in self.of(schema.AgentMessageChunk)]
 
     @property
     def calls(self) -> list[tuple[str, str | None]]:
