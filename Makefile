@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# A test starts hundreds of processes: what each imports is compiled once, even where a shell forbids it.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: change check clean demo full lint quick real real-short reference test test-agent test-browser test-clients \
 	test-deep test-gpu test-postgres test-ray test-sandboxes test-vllm types wheel

@@ -44,7 +44,9 @@ def install(python: Path, *words: str, quiet: bool = False) -> None:
     Its progress is on the screen unless `quiet`. Raises CalledProcessError, after the installer's own words.
     """
     if uv := _uv(python):
-        command = [uv, "pip", "install", "--python", str(python), *_sources(python), *words]
+        # Unlike pip, uv leaves it to each process to compile what it imports: torch takes four seconds.
+        options = ("--compile-bytecode", "--python", str(python))
+        command = [uv, "pip", "install", *options, *_sources(python), *words]
         if subprocess.run([*command, *["--quiet"] * quiet], check=False, timeout=PATIENCE_S).returncode == 0:
             return
         print("uv did not install it: trying pip", flush=True)
