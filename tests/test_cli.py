@@ -3,13 +3,16 @@
 Covers loop/commands.py, search/commands.py and web/port.py.
 """
 
+import argparse
 import errno
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -57,6 +60,27 @@ def test_every_command_has_its_help_and_the_room_that_adds_it() -> None:
     for name in cli.COMMANDS:
         (alone,) = [each for each in cli.parser_of(name)._actions if isinstance(each, cli.Commands)]
         assert name in alone.choices
+
+
+def leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    groups = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
+    for inner in (inner for group in groups for inner in group.choices.values()):
+        yield from leaves(inner)
+    if not groups:
+        yield parser
+
+
+def test_every_command_has_an_example_and_every_argument_its_help_and_default() -> None:
+    parser = cli.whole_parser()
+    for line in cli.EXAMPLES:
+        parser.parse_args(shlex.split(line)[1:])
+    for leaf in leaves(parser):
+        told = " ".join(leaf.format_help().split())
+        assert f"examples: {leaf.prog}" in told
+        for action in leaf._actions:
+            assert action.help, (leaf.prog, action)
+            if action.option_strings and action.default not in (None, False, "", [], argparse.SUPPRESS):
+                assert f"(default: {action.default}" in told or "(default: " in action.help
 
 
 def test_the_help_is_a_whole_sentence(capsys: pytest.CaptureFixture[str]) -> None:

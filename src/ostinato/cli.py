@@ -19,8 +19,30 @@ INTERRUPTED = 130
 DESCRIPTION = "Train a coding agent inside the harness that ships it, and from the people who use it."
 
 
+class Help(argparse.HelpFormatter):
+    """The help of a command, with each default that its words do not name."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        has_default = action.option_strings and action.default not in (None, False, "", [], argparse.SUPPRESS)
+        if not has_default or "(default: " in (action.help or ""):
+            return action.help
+        return f"{action.help} (default: %(default)s)"
+
+
 class Parser(argparse.ArgumentParser):
-    """A parser that refuses an unknown argument itself, so that the usage shown is that of the command."""
+    """A parser that refuses an unknown argument itself, so that the usage shown is that of the command.
+
+    Its help shows every default, and ends in examples.
+    """
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **{"formatter_class": Help, **settings})
+
+    def format_help(self) -> str:
+        shown = [
+            f"  {line}\n" for line in EXAMPLES if f"{line} ".startswith(f"{self.prog} ") and " " in self.prog
+        ]
+        return super().format_help() + ("\nexamples:\n" + "".join(shown) if shown else "")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         options, unknown = super().parse_known_args(args, namespace)
@@ -109,6 +131,66 @@ COMMANDS: Mapping[str, tuple[str, Register]] = {
     "weights": ("import a model; list, collect and mirror versions", _in("ostinato.loop.weights")),
 }
 """The help of each command, and the registration of its room."""
+EXAMPLES = """\
+ostinato run recipes/k1.toml
+ostinato demo --seed 2
+ostinato init run.toml --model ~/models/Qwen3-8B
+ostinato code "the mean in calc.py is off by one"
+ostinato code --resume
+ostinato session list
+ostinato session show 3f2a90c1
+ostinato session replay 3f2a90c1
+ostinato session export --format openai
+ostinato hook --input stdin
+ostinato hooks install --claude-code
+ostinato hooks blame calc.py
+ostinato serve --directory runs/demo
+ostinato serve --model Qwen/Qwen3-8B --engine http://127.0.0.1:8000
+ostinato dashboard --directory runs/demo
+ostinato report runs/demo
+ostinato arms list
+ostinato arms set champion --version 3 --engine http://127.0.0.1:8000
+ostinato arms split champion=0.9 challenger=0.1
+ostinato plan ab --baseline 0.6 --lift 2.28% --users 20000
+ostinato plan cluster --model 1T-moe --gpus h100:512 --cycle 5h
+ostinato cycle --directory runs/team --every 5h
+ostinato cycle status
+ostinato cycle pause --reason "a holiday"
+ostinato cycle resume
+ostinato cycle abort
+ostinato cycle promote
+ostinato cycle rollback
+ostinato rewards explain 3f2a90c1
+ostinato rewards score --definition mine.toml
+ostinato bench seal mined
+ostinato bench run mined --versions 3 7
+ostinato bench run mined --url qwen3@http://127.0.0.1:8000/v1 --out report
+ostinato bench mine . --out mined --store runs/serve/store.db
+ostinato bench refresh mined --directory runs/team --look
+ostinato bench calibrate qwen3@http://127.0.0.1:8000/v1
+ostinato bench pairs mined --out pairs.jsonl
+ostinato acp --url http://127.0.0.1:8080
+ostinato search serve --key-file key
+ostinato tasks build task --image rootfs.tar
+ostinato tasks mine . --out mined
+ostinato tasks pack mined mined.tar
+ostinato lineage 32
+ostinato keys add ada --roles use,feedback
+ostinato keys list
+ostinato keys revoke 3f2a90c1
+ostinato consent show
+ostinato consent set yes --user ada
+ostinato purge --user ada
+ostinato store info --directory runs/demo
+ostinato store compact --older-than 30 --directory runs/team --yes
+ostinato store expire --older-than 90 --directory runs/team --yes
+ostinato doctor
+ostinato weights import SmolLM2.gguf start
+ostinato weights list runs/demo/objects
+ostinato weights collect runs/demo/objects
+ostinato weights mirror runs/demo/objects /mnt/elsewhere
+""".splitlines()
+"""One line or two for each command; its help ends in those that begin as it does."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
