@@ -128,7 +128,8 @@ def test_the_levels_say_ever_more_and_the_first_is_terse(kind: str) -> None:
     fault = Fault(kind=kind, path="a.py", function="Box.add", line=2, first_line=1, data=b"", words="+")
     texts = instructions(fault, ["", "assert 1 == 2"], ["t.py::a"], 2, Random(1))
     assert tuple(texts) == LEVELS
-    terse, plain, full = texts.values()
+    symptom, terse, plain, full = texts.values()
+    assert "Box" not in symptom and "a.py" not in symptom and ("1 == 2" in symptom) == (kind == "operator")
     assert len(terse) < 60 < len(plain) < len(full) and "Box.add" in terse
     assert ("assert 1 == 2" in plain) == (kind == "operator")
     assert "- `t.py::a`" in full and "2 tests that the repository does not have" in full

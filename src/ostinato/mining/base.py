@@ -14,8 +14,8 @@ HELD_OUT = "mined"
 TRAIN = "train"
 HELD_OUT_SHARE = 4
 """The number of repositories of which one is held out."""
-LEVELS = ("terse", "plain", "full")
-"""The levels of detail of a request; the shortest is as terse as people are."""
+LEVELS = ("symptom", "terse", "plain", "full")
+"""The levels of detail of a request: what fails, the place as tersely as people name it, and more."""
 TEST_FOLDERS = frozenset({"test", "tests", "testing"})
 NO_SOURCES = frozenset({"doc", "docs", "example", "examples", "bench", "benchmarks", "benchmark", "tools"})
 CONFIGURATION = frozenset(

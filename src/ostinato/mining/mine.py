@@ -21,7 +21,7 @@ from ostinato.sandbox.exam.verifier import Verification, Verifier
 from ostinato.tasks.base import TaskError
 from ostinato.types import Task
 
-Detail = Literal["mixed", "terse", "plain", "full"]
+Detail = Literal["mixed", "symptom", "terse", "plain", "full"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ostinato.mining.base import LEVELS, MiningError
+from ostinato.mining.base import MiningError
 from ostinato.mining.history import Commit
 from ostinato.mining.settings import with_source_path
 from ostinato.mining.trials import FAULT_TIMEOUT_S, run_probe, why_none_passes
@@ -37,13 +37,14 @@ async def mine_commit(backend: Backend, commit: Commit, *, detail: str) -> Draft
         said = [*runs[0]["errors"], *runs[0]["messages"].values()]
         others = f"; after it: {said[0][:160]}" if said else ""
         raise MiningError(kind, where, f"{len(passing)} pass on both sides{others}")
-    level = LEVELS[int(commit.id[:4], 16) % len(LEVELS)] if detail == "mixed" else detail
     checked = f"The work is checked by {len(failing)} tests that the repository does not have."
     texts = {
         "terse": commit.message.splitlines()[0],
         "plain": commit.message,
         "full": f"{commit.message}\n\n{checked}",
     }
+    levels = tuple(texts)  # a message says what was wrong, mostly not where: none is a symptom alone
+    level = detail if detail in texts else levels[int(commit.id[:4], 16) % len(levels)]
     return Draft(
         tree=commit.tree,
         name="history",

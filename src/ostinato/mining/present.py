@@ -110,7 +110,7 @@ async def mine_present(
             tally.count(f"faults {verdict}")
             if verdict == KEPT and len(drafts) < wanted and per_function[where] < PER_FUNCTION:
                 per_function[where] += 1
-                level = LEVELS[len(drafts) % len(LEVELS)] if detail == "mixed" else detail
+                level = LEVELS[-1 - len(drafts) % len(LEVELS)] if detail == "mixed" else detail
                 drafts.append(draft(tree, found, trial.fault, failing, passing, level=level))
     return drafts
 
@@ -198,7 +198,7 @@ def draft(
         files[path], gone = without(tree.files[path], path, wanted)
         hidden += gone
     visible = [name for name in functions_of(failing) if name not in hidden]
-    level = level if visible else level.replace("terse", "plain")  # a bare name would leave a guess
+    level = level if visible or level == "full" else "plain"  # less would leave a guess
     suite = sorted({test.partition("::")[0] for test in failing})
     reaching = [test for test in passing if test.partition("::")[0] in suite][:MAX_PASSING]
     rng = Random(f"{tree.name}/{fault.path}/{fault.line}/{fault.kind}")
@@ -227,7 +227,7 @@ def _evidence(
     hidden: list[str],
 ) -> dict[str, Any]:
     lines = sum(tree.files[path].count(b"\n") for path in tree.sources)
-    points = (level == "terse") + (not visible) + (lines > 2000) + (fault.kind == "removed body")
+    points = (level in {"symptom", "terse"}) + (not visible) + (lines > 2000) + (fault.kind == "removed body")
     return {
         "source": {"from": "present", "repository": tree.name, "version": tree.version},
         "licence": tree.licence,
@@ -268,6 +268,7 @@ def instructions(
     those that it lacks.
     """
     removed = fault.kind == "removed body"
+    symptom = "The tests do not all pass. Find out why, and correct it."
     terse = rng.choice(TERSE_REMOVED if removed else TERSE).format(name=fault.function, path=fault.path)
     if removed:
         plain = (
@@ -276,11 +277,13 @@ def instructions(
         )
     else:
         plain = f"`{fault.function}` in `{fault.path}` does not do what it should."
-        if said := next((message for message in messages if message.strip()), ""):
-            line = " ".join(said.replace("`", "'").split())[:160]
-            plain += f" One of its tests fails with `{line}`."
+        said = next((message for message in messages if message.strip()), "")
+        line = " ".join(said.replace("`", "'").split())[:160]
+        symptom = f"`{line}`, says a test that should pass." if line else symptom
+        plain += f" One of its tests fails with `{line}`." if line else ""
         plain += " Find the cause and correct it."
-    return {"terse": terse, "plain": plain, "full": f"{plain}\n\n{_said_of_tests(visible, hidden)}"}
+    full = f"{plain}\n\n{_said_of_tests(visible, hidden)}"
+    return {"symptom": symptom, "terse": terse, "plain": plain, "full": full}
 
 
 def _said_of_tests(visible: Sequence[str], hidden: int) -> str:
