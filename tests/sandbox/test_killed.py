@@ -13,6 +13,7 @@ from tests.sandbox.conftest import opened
 
 from ostinato.sandbox import Backend
 
+PATIENCE_S = 120.0
 RUNNER = """
 import asyncio, sys
 from pathlib import Path
@@ -37,11 +38,12 @@ def test_nothing_outlives_a_killed_runner(name: str, backends: dict[str, Backend
     with subprocess.Popen(command, stdout=subprocess.PIPE) as runner:
         assert runner.stdout is not None
         assert runner.stdout.readline() == b"up\n"
-        time.sleep(0.2)
-        born = set(descendants(runner.pid))
-        assert len(born) >= 6
+        begun = time.monotonic()
+        while len(born := set(descendants(runner.pid))) < 6:  # the last of them starts after the word
+            assert time.monotonic() < begun + PATIENCE_S, born
+            time.sleep(0.02)
         os.kill(runner.pid, signal.SIGKILL)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_S
     while left := [pid for pid in born if Path(f"/proc/{pid}").exists()]:
         assert time.monotonic() < deadline, left
         time.sleep(0.02)
