@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.sandbox.conftest import GVISOR, MACHINES, closed_at_the_end, opened
+from tests.sandbox.conftest import FAR, GVISOR, MACHINES, closed_at_the_end, opened
 
 from ostinato.sandbox import Backend
 from ostinato.sandbox.choose import KINDS
@@ -161,7 +161,7 @@ def backends() -> Iterator[dict[str, Backend]]:
     params=[
         pytest.param(name, marks=[pytest.mark.machines] * (name in MACHINES))
         for name in (*KINDS, GVISOR)
-        if name != "process"
+        if name not in {"process", *FAR}  # the servers of those are our own, and no boundary
     ]
 )
 def backend(request: pytest.FixtureRequest, backends: dict[str, Backend]) -> Backend:
