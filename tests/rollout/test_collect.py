@@ -121,6 +121,7 @@ def test_a_kill_during_a_collection_loses_no_session(
     again = Collector(store, LIVE).harvest(["main"], {}, as_of=LATER)
     assert (again.sessions, again.offered) == (4, 4)
     assert {group.prompt for group in Ledger(store).claim(4, 9, 0)} == {f"live/{name}" for name in names}
+    assert [len(store.rewards(name)) for name in names] == [1, 1, 1, 1]
 
 
 def test_the_last_word_before_the_claim_fixes_the_reward(store: Store) -> None:

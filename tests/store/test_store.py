@@ -141,6 +141,8 @@ def test_rewards_are_appended(store: Store) -> None:
     store.add_rewards((rewards[0],))
     store.add_rewards(rewards[1:])
     assert store.rewards("s1") == rewards
+    store.add_rewards(rewards[2:])  # as whoever was killed before the next step does
+    assert store.rewards("s1") == rewards
 
 
 def test_a_version_has_one_digest(store: Store) -> None:

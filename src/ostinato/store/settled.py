@@ -15,7 +15,7 @@ from ostinato.store.cycle_log import CycleAction
 from ostinato.store.ledger.ledger import prompt_of_session
 from ostinato.store.ledger.phases import ENDS, Phase
 from ostinato.store.releases import ReleaseStage
-from ostinato.store.sql.chunks import rows_in, values_in
+from ostinato.store.sql.chunks import last_rows, rows_in, values_in
 from ostinato.store.sql.row_conversion import reward_of
 from ostinato.store.sql.schema import (
     cycle_log,
@@ -186,9 +186,7 @@ def branches(ids: Iterable[str]) -> dict[str, list[str]]:
 
 def _immature(connection: Connection, ids: Sequence[str]) -> set[str]:
     """Return the sessions of whose last reward a part is censored."""
-    query = select(rewards).order_by(rewards.c.order)
-    rows = rows_in(connection, query, rewards.c.session_id, ids)
-    last = {row.session_id: row for row in rows}
+    last = last_rows(connection, rewards, ids)
     return {id for id, row in last.items() if any(p.censored for p in reward_of(row._mapping).parts)}
 
 

@@ -242,9 +242,9 @@ class Store:
             return set(values_in(connection, select(column), column, list(session_ids)))
 
     def add_rewards(self, rewards: Iterable[Reward]) -> None:
-        """Append rewards: a later reward of the same session does not erase an earlier one."""
+        """Append rewards, but none that the session's last one says already: a kill leaves no copy."""
         with self.database.write() as connection:
-            self._insert(connection, schema.rewards, map(row_conversion.reward_row, rewards))
+            self._insert(connection, schema.rewards, row_conversion.new_reward_rows(connection, rewards))
 
     def rewards(self, session_id: str) -> list[Reward]:
         """Return every reward ever computed for the session, oldest first."""

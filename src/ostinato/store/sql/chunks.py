@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Select
+from sqlalchemy import Connection, Select, Table, select
 
 CHUNK = 500
 """Ids in one `SELECT … IN`: databases limit the number of parameters of a statement."""
@@ -26,3 +26,9 @@ def rows_in(connection: Connection, query: Select[Any], column: Any, ids: Sequen
 def values_in(connection: Connection, query: Select[Any], column: Any, ids: Sequence[str]) -> Iterator[Any]:
     """Yield the first value of each row of `query` in which `column` is one of `ids`."""
     return (row[0] for row in rows_in(connection, query, column, ids))
+
+
+def last_rows(connection: Connection, table: Table, ids: Sequence[str]) -> dict[str, Any]:
+    """Return the last row of each session of `table`, which numbers its rows by `order`."""
+    rows = rows_in(connection, select(table).order_by(table.c.order), table.c.session_id, ids)
+    return {row.session_id: row for row in rows}

@@ -9,13 +9,15 @@ first all low bytes, then all high ones, which are zero up to 256 experts.
 import json
 import struct
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import RowMapping
+from sqlalchemy import Connection, RowMapping
 
+from ostinato.store.sql import schema
+from ostinato.store.sql.chunks import last_rows
 from ostinato.types import (
     Arm,
     Checkpoint,
@@ -230,6 +232,20 @@ def reward_row(reward: Reward) -> Row:
         "parts": parts,
         "as_of": reward.as_of,
     }
+
+
+def new_reward_rows(connection: Connection, rewards: Iterable[Reward]) -> Iterator[Row]:
+    """Yield the rows of the rewards that say something else than the one before of their session."""
+    rows = [reward_row(reward) for reward in rewards]
+    said = {
+        id: (row.definition, row.parts, row.as_of)
+        for id, row in last_rows(connection, schema.rewards, [row["session_id"] for row in rows]).items()
+    }
+    for row in rows:
+        says = row["definition"], row["parts"], row["as_of"]
+        if said.get(row["session_id"]) != says:
+            said[row["session_id"]] = says
+            yield row
 
 
 REWARD_PARTS = tuple(each.name for each in fields(RewardPart))

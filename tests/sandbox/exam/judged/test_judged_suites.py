@@ -144,10 +144,10 @@ NOT_HELD = {
         wrong=("'hello')", "'bye')"),
         tests="from calc import hello\ndef test_it(capsys):\n    hello()\n    assert capsys.readouterr().out == 'hello\\n'\n",
     ),
-    "operators": Way(
-        code=STACK,
-        wrong=("self.items + other.items", "self.items"),
-        tests="from calc import Stack\ndef test_it():\n    assert (Stack([1]) + Stack([2])).items == [1, 2]\n",
+    "an operator with a plain operand": Way(
+        code=STACK.replace("self.items + other.items", "self.items + other"),
+        wrong=("self.items + other", "self.items"),
+        tests="from calc import Stack\ndef test_it():\n    assert (Stack([1]) + [2]).items == [1, 2]\n",
     ),
     "an argument changed by a call with a result": Way(
         code="def take(xs): return xs.pop()\n",
@@ -155,8 +155,8 @@ NOT_HELD = {
         tests="from calc import take\ndef test_it():\n    xs = [1, 2]\n    assert take(xs) == 2\n    assert xs == [1]\n",
     ),
 }
-"""The ways that need a guarded suite. Operators and results beside a change are left out on purpose: with them
-a candidate could learn what a test expects, or change it."""
+"""The ways that need a guarded suite. Plain operands and results beside a change are left out on purpose: with
+them a candidate could learn what a test expects, or change it."""
 
 
 async def verified(backend: Backend, directory: Path, way: Way) -> tuple[Verification, Verification]:

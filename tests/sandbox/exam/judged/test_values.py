@@ -1,10 +1,12 @@
 """Plain data arrives exactly as it was sent, and nothing else arrives.
 
-Covers sandbox/exam/judged/records.py and sandbox/exam/judged/values.py.
+Covers sandbox/exam/judged/records.py, sandbox/exam/judged/reference_builder.py and
+sandbox/exam/judged/values.py.
 """
 
 import math
 import re
+import socket
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,8 +22,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostinato.sandbox.exam.judged.records import TAGS, RecordBuilder, pack
+from ostinato.sandbox.exam.judged.reference_builder import References
+from ostinato.sandbox.exam.judged.references import reference_of
 from ostinato.sandbox.exam.judged.values import NotPlainError, decode, encode
+from ostinato.sandbox.exam.judged.worker import QuestionHandler
 
 scalars = (
     st.none()
@@ -142,9 +146,35 @@ def test_an_object_of_a_derived_class_arrives_as_the_plain_value_it_holds(
     assert same(decode(encode(value)), plain)
 
 
+class Here:
+    """A worker in this process, of which nothing is asked but the fields and texts of its objects."""
+
+    asked = 0
+
+    def __init__(self) -> None:
+        with socket.socket() as unused:
+            self.handler = QuestionHandler(unused)
+        self.references = References(self)
+
+    def ask(self, use: str, target: object, args: Any = (), kwargs: Any = {}) -> Any:  # noqa: B006
+        found = reference_of(target)
+        assert found is not None
+        asked = {"use": use, "target": self.handler.builders[found.tag]([*found.parts]), "args": args}
+        return self.handler.respond({**asked, "kwargs": kwargs})["value"]
+
+    def look(self, use: str, target: object) -> Any:
+        return self.ask(use, target)
+
+    def hold(self, number: int, value: Any) -> None:
+        pass
+
+    def decoded(self, text: str) -> Any:
+        return decode(text, {"class": self.references.kind, "instance": self.references.instance})
+
+
 def through(value: object) -> Any:
-    made = RecordBuilder(own=False)
-    return decode(encode(value, pack), {tag: getattr(made, tag) for tag in TAGS})
+    here = Here()
+    return here.decoded(encode(value, here.handler.pack))
 
 
 def test_records_are_like_the_candidates_and_equal_by_our_rules() -> None:
@@ -162,14 +192,25 @@ def test_records_are_like_the_candidates_and_equal_by_our_rules() -> None:
 
 @pytest.mark.parametrize("name", ["__eq__", "_x", "a b", "__class__"])
 def test_no_method_comes_from_a_field_that_the_candidate_named(name: str) -> None:
-    for text in (
-        f'{{"dataclass":["m","N",["{name}"],[1],true,false,false]}}',
-        f'{{"namedtuple":["m","N",["{name}"],[1]]}}',
-        f'{{"enum":["m","N","IntEnum",[["{name}",1]],1]}}',
-    ):
-        made = RecordBuilder(own=False)
+    shapes = [
+        f'"namedtuple",[["{name}"],[]]],2,[1]',
+        f'"enum",["IntEnum",[["{name}",1]],[]]],2,1',
+    ]
+    if name != "_x":
+        shapes.append(f'"record",[[["{name}",true,true,true]],true,false,false,true,[]]],2,[1]')
+    for shape in shapes:
         with pytest.raises((ValueError, TypeError)):
-            decode(text, {tag: getattr(made, tag) for tag in TAGS})
+            Here().decoded(f'{{"instance":[[1,"m","N",{shape}]}}')
+
+
+@pytest.mark.parametrize("shape", ["list", "dict", "str", "int", "tuple"])
+def test_no_comparison_comes_from_a_name_that_the_candidate_replaced(shape: str) -> None:
+    base: type = {"list": list, "dict": dict, "str": str, "int": int, "tuple": tuple}[shape]
+    plain, sly = (
+        Here().decoded(f'{{"class":[1,"m","N","{shape}",[{names}]]}}')
+        for names in ("", '"__eq__","__lt__","__hash__","__contains__","__class__","__getattribute__"')
+    )
+    assert (vars(plain).keys(), sly.__mro__[-2]) == (vars(sly).keys(), base)
 
 
 @pytest.mark.parametrize("value", [object(), iter(()), lambda: 0, re.compile("x"), NotPlainError])

@@ -25,7 +25,12 @@ class RemoteError(Exception):
 
 
 def describe(error: BaseException) -> dict[str, Any]:
-    """Describe an exception by `family`, `message`, `args` and `attributes`, all plain data."""
+    """Describe an exception by `family`, `message`, `args` and `attributes`, all plain data.
+
+    One that a function of the test raised is described by the number that it has in the judge.
+    """
+    if type(again := vars(error).get("__ostinato__")) is int:
+        return {"again": again}
     attributes = {name: value for name, value in vars(error).items() if type(name) is str and _plain(value)}
     return {
         "family": family(type(error)),
@@ -49,6 +54,7 @@ def family(kind: type) -> list[dict[str, Any]]:
         else {
             "module": each.__module__,
             "name": each.__qualname__,
+            "library": _in_library(str(each.__module__), str(each.__qualname__)) is each,
             "bases": [places[base] for base in each.__bases__ if base in places],
         }
         for each in classes
@@ -108,6 +114,7 @@ class ExceptionBuilder:
 
     def __init__(self) -> None:
         self._classes: dict[tuple[str, ...], type[BaseException]] = {}
+        self._numbers: dict[type, int] = {}
 
     def error(self, description: Mapping[str, Any]) -> BaseException:
         """Return the exception to raise; a RemoteError for a malformed description."""
@@ -131,14 +138,26 @@ class ExceptionBuilder:
         vars(error).update({n: v for n, v in description["attributes"].items() if not n.startswith("_")})
         return error
 
-    def kind(self, family: list[Mapping[str, Any]]) -> type[BaseException]:
+    def number(self, kind: type) -> int | None:
+        """Return the number that the worker gave a class of the candidate."""
+        return self._numbers.get(kind)
+
+    @staticmethod
+    def tamed(error: BaseException) -> BaseException:
+        """Return an error of the test's own as it is, unless it would end a loop of the test."""
+        kind = next((tame for each, tame in _TAMED.items() if isinstance(error, each)), None)
+        return error if kind is None else kind(*error.args)
+
+    def kind(self, family: list[Mapping[str, Any]], number: int | None = None) -> type[BaseException]:
         """Return the class of a family. Raises LookupError, TypeError, ValueError if it is malformed."""
         built: dict[int, type] = {}
-        for number in range(len(family) - 1, -1, -1):
-            built[number] = self._build(family[number], built)
+        for place in range(len(family) - 1, -1, -1):
+            built[place] = self._build(family[place], built)
         kind = built[0]
         if not issubclass(kind, BaseException):
             raise TypeError(f"{kind} is not an exception")
+        if number is not None and "own" not in family[0]:
+            self._numbers[kind] = int(number)
         return kind
 
     def _build(self, each: Mapping[str, Any], built: Mapping[int, type]) -> type:
@@ -147,7 +166,7 @@ class ExceptionBuilder:
             return _TAMED.get(own, own)
         module, name = str(each["module"]), str(each["name"])
         kind = self._classes.get((module, name))
-        if kind is None and (library := _in_library(module, name)) is not None:
+        if kind is None and each.get("library") and (library := _in_library(module, name)) is not None:
             kind = library if issubclass(library, Exception) else _tame(library)
             self._classes[module, name] = kind
         if kind is None:

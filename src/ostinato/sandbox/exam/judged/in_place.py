@@ -51,25 +51,25 @@ def apply(arguments: Arguments, changes: Any) -> None:
         old = arguments.get(change[0])
         if type(old) not in CONTAINERS or type(change[1]) is not type(old):
             raise ValueError("a change of an argument that cannot be changed in place")
-        _become(old, change[1])
+        become(old, change[1])
 
 
-def _become(old: Any, new: Any) -> Any:
+def become(old: Any, new: Any) -> Any:
     """Give `old` the content of `new`, containers in the same place included; return it."""
-    if type(old) is list:
+    if isinstance(old, list):
         inside = [_merged(old[at] if at < len(old) else None, each) for at, each in enumerate(new)]
-        old[:] = inside
-    elif type(old) is dict:
-        items = {key: _merged(old.get(key), each) for key, each in new.items()}
-        old.clear()
-        old.update(items)
-    elif type(old) is set:
-        old.clear()
-        old.update(new)
+        list.__setitem__(old, slice(None), inside)
+    elif isinstance(old, dict):
+        items = {key: _merged(dict.get(old, key), each) for key, each in new.items()}
+        dict.clear(old)
+        dict.update(old, items)
+    elif isinstance(old, set):
+        set.clear(old)
+        set.update(old, new)
     else:
         old[:] = new
     return old
 
 
 def _merged(old: Any, new: Any) -> Any:
-    return _become(old, new) if type(old) in CONTAINERS and type(old) is type(new) else new
+    return become(old, new) if type(old) in CONTAINERS and type(old) is type(new) else new

@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterable
 from random import Random
 from typing import NoReturn
@@ -21,6 +22,7 @@ import pytest
 from ostinato.sandbox.exam.judged import channel, needed_modules
 from ostinato.sandbox.exam.judged.questions import Finder, Worker
 from ostinato.sandbox.exam.judged.worker import forget
+from ostinato.sandbox.linux import syscalls
 
 _LEFT_OUT = (
     *("cacheprovider", "terminal", "junitxml", "pastebin", "doctest", "faulthandler", "logging", "debugging"),
@@ -48,7 +50,6 @@ class Reporter:
 
     def finish_run(self) -> None:
         """Report that this run is over."""
-        self._worst.clear()
         self.send(done=True)
 
     def send(self, **report: object) -> None:
@@ -98,27 +99,49 @@ class Judge:
     def run(self, results: socket.socket, names: Iterable[str], wall_s: float) -> None:
         """Run every test, in another order each time, as long as there are workers; never return.
 
-        `names` are the pristine repository's `module_names`; `needed_modules.ModuleNames` says what they
-        decide.
+        Each run has a process of its own, in which the tests' modules are loaded anew: what they made of the
+        candidate's objects belongs to the worker of that run. `names` are the pristine repository's
+        `module_names`; `needed_modules.ModuleNames` says what they decide.
+        """
+        modules = needed_modules.ModuleNames(names, self._tests)
+        forget(modules.first, [self._tests])
+        os.environ["PYTEST_VERSION"] = pytest.__version__
+        os.chdir(self._tests)
+        self._config.pluginmanager._dirpath2confmods.clear()  # the tests' own were not here before
+        for variation in itertools.count():
+            if variation and not results.recv(1, socket.MSG_PEEK):
+                os._exit(0)  # the verifier wants no further run
+            child = os.fork()
+            if not child:
+                self._run_once(results, modules, wall_s, variation)
+            if os.waitpid(child, 0)[1]:
+                os._exit(1)
+
+    def _run_once(
+        self, results: socket.socket, modules: needed_modules.ModuleNames, wall_s: float, variation: int
+    ) -> NoReturn:
+        """Run every test with the next worker, and end this process.
 
         When the time is up the remaining tests count as not passed: a candidate's responses can make a test
         endless. The second timer ends this process even if its interpreter never handles the first.
         """
+        syscalls.die_with_parent()
         worker = Worker(lambda: self._begin(results, wall_s), lambda: self._reporter.send(answered=True))
-        modules = needed_modules.ModuleNames(names, self._tests)
-        forget(modules.first, [self._tests])
         sys.meta_path[:] = [Finder(worker, modules.is_first), *sys.meta_path, Finder(worker, modules.is_last)]
-        os.environ["PYTEST_VERSION"] = pytest.__version__
-        os.chdir(self._tests)
-        self._config.pluginmanager._dirpath2confmods.clear()  # the tests' own were not here before
         self._reporter.begin(results, worker)
         signal.signal(signal.SIGALRM, lambda *_: self._late())
         signal.setitimer(signal.ITIMER_REAL, _READY_S + wall_s)
-        self._try(self._config.hook.pytest_collection)
-        for variation in itertools.count():
+        try:
+            self._try(self._config.hook.pytest_collection)
             self._order(variation)
             self._try(self._config.hook.pytest_runtestloop)
-            self._finish_run(worker)
+            worker.wait()
+            self._reporter.finish_run()
+            self._config.hook.pytest_sessionfinish(session=self._session, exitstatus=0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
 
     def _try(self, step: Callable[..., object]) -> None:
         """Run a step of pytest. Tests that it could not collect are reported by then."""
@@ -135,29 +158,15 @@ class Judge:
             if self._session.items == before:
                 self._session.items.reverse()
 
-    def _finish_run(self, worker: Worker) -> None:
-        """Report the end of a run and wait for the worker of the next."""
-        worker.change()
-        for timer in (signal.ITIMER_REAL, signal.ITIMER_PROF):
-            signal.setitimer(timer, 0)
-        self._begun = False
-        self._reporter.finish_run()
-        worker.wait()
-
     def _begin(self, results: socket.socket, wall_s: float) -> tuple[socket.socket, float]:
         """Wait until the verifier hands over a worker; only then the candidate's time begins."""
         ready, files, *_ = socket.recv_fds(results, 1, 1)
         if not ready:
-            self._end()
+            os._exit(0)  # the verifier is gone
         self._begun = True
         signal.setitimer(signal.ITIMER_REAL, wall_s + _LATE_S)
         signal.setitimer(signal.ITIMER_PROF, wall_s + 2 * _LATE_S)
         return socket.socket(fileno=files[0]), time.monotonic() + wall_s
-
-    def _end(self) -> NoReturn:
-        """End the process, since the verifier wants no further run."""
-        self._config.hook.pytest_sessionfinish(session=self._session, exitstatus=0)
-        os._exit(0)
 
     def _late(self) -> NoReturn:
         """Report the end of the run and end the process at once, even in the middle of a test."""

@@ -1,23 +1,31 @@
-"""The candidate's modules, functions and objects as hidden tests see them: each use sends a question.
+"""The judge's side of an exam's questions, and the candidate's modules as hidden tests see them.
 
-    from calc import alpha ──► Finder ──► RemoteModule("calc").alpha = Remote
-    alpha(7, 4) == 28      ──► Remote(7, 4) ──calls──► worker ──► 28, plain data ──► == is the judge's own
-    stack().push(1)        ──► an object that is not plain data stays there; a Remote stands for it here
-
-Whatever a Remote is compared with, it equals only itself: equality is never the candidate's to decide.
+from calc import alpha ──► Finder ──► RemoteModule("calc").alpha = Remote
+alpha(7, 4) == 28      ──► Remote(7, 4) ──calls──► worker ──► 28, plain data ──► == is the judge's own
+stack().push(1)        ──► an object that is not plain data stays there: see `references`
+alpha(lambda x: x)     ──► a function of the test stays here, and the worker asks for its calls: see `lent`
 """
 
+import builtins
 import importlib.machinery
 import os
 import socket
-from collections.abc import Callable, Iterator, Sequence
+import sys
+import warnings
+from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
-from ostinato.sandbox.exam.judged import channel, in_place, records
+from ostinato.sandbox.exam.judged import channel, in_place, values
 from ostinato.sandbox.exam.judged.exceptions import ExceptionBuilder, RemoteError
-from ostinato.sandbox.exam.judged.values import NotPlainError
+from ostinato.sandbox.exam.judged.lent import Lender
+from ostinato.sandbox.exam.judged.reference_builder import References
+from ostinato.sandbox.exam.judged.references import Reference, reference_of
+from ostinato.sandbox.exam.judged.values import STORAGE, NotPlainError
+
+_LONGEST_HELD = 1 << 14
+"""The longest text of a container that the judge compares before each question."""
 
 
 class Unanswered(BaseException):
@@ -25,7 +33,7 @@ class Unanswered(BaseException):
 
 
 class Worker:
-    """The worker of the current run. After the first failure of its channel every question fails.
+    """The worker of a run. After the first failure of its channel every question fails.
 
     `begin` waits for the run's worker and returns its socket and deadline. `on_response` is called at the
     first response, before it is read.
@@ -39,13 +47,18 @@ class Worker:
         self._begun: tuple[socket.socket, float] | None = None
         self._first = True
         self._exceptions = ExceptionBuilder()
-        self._remotes: dict[int, Remote] = {}
-        record_builder = records.RecordBuilder(own=False)
-        self._builders = {tag: getattr(record_builder, tag) for tag in records.TAGS} | {
-            "object": self._remote
+        self._lent = Lender()
+        self._held: dict[int, tuple[Any, str]] = {}
+        references = References(self)
+        self._builders: values.Builders = {
+            "class": references.kind,
+            "instance": references.instance,
+            "exception": lambda parts: self._exceptions.kind(parts[1], parts[0]),
+            "held": self._held_again,
+            "lent": self._lent.lent,
         }
-        self._first_environment = _environment()
-        self._sent = dict(self._first_environment)
+        self._sent = _environment()
+        self.asked = 0
         self.broken: str | None = None
         """The reason why every question fails from now on."""
 
@@ -54,31 +67,74 @@ class Worker:
             self._begun = self._begin()
         return self._begun
 
-    def change(self) -> None:
-        """End the run: questions go to the worker of the next run from now on."""
-        self.wait()[0].close()
-        self._begun = self.broken = None
-        self._sent = dict(self._first_environment)
-        self._first = True
-        self._remotes.clear()
+    def ask(self, use: str, target: object, args: Any = (), kwargs: Any = {}) -> Any:  # noqa: B006
+        """Send a question and return the response; an exception of the candidate is raised here.
 
-    def ask(self, **question: object) -> Any:
-        """Send a question and return the response; an exception of the candidate is raised here."""
-        response = self._exchange({**question, **self._environment()})
+        `target` is a module's name, or an object of the candidate.
+        """
+        self._tell_of_changes()
+        self.asked += 1
+        return self._question(use, target, args, kwargs)
+
+    def look(self, use: str, target: object) -> Any:
+        self._tell_of_changes()
+        return self._question(use, target, (), {})
+
+    def hold(self, number: int, value: Any) -> None:
+        text = values.encode(_content(value), self._pack)
+        if len(text) < _LONGEST_HELD:
+            self._held[number] = value, text
+
+    def _held_again(self, parts: list[Any]) -> Any:
+        """Return a container of an object or a module: the one that the test has already, as it is now."""
+        number, value = int(parts[0]), parts[1]
+        if type(value) not in in_place.CONTAINERS:
+            raise ValueError(f"a {type(value).__name__} is no container")
+        old, _ = self._held.get(number, (None, ""))
+        if old is not None and type(old) is type(value):
+            value = in_place.become(old, value)
+        self.hold(number, value)
+        return value
+
+    def _tell_of_changes(self) -> None:
+        """Tell the worker what the test changed in place since the last question."""
+        for number, (value, text) in self._held.items():
+            if values.encode(_content(value), self._pack) != text:
+                self.hold(number, value)
+                self._question("become", Reference(self, "object", (number,)), (_content(value),), {})
+
+    def _question(self, use: str, target: object, args: Any, kwargs: Any) -> Any:
+        question = {"use": use, "args": args, "kwargs": kwargs, **self._environment()}
+        question |= {"module": target} if type(target) is str else {"target": target}
+        response = self._exchange(question)
+        while "lent" in response:
+            response = self._exchange(self._used(response))
+        for each in response.get("warnings", ()):
+            _warn(self._exceptions.error(each))
         if "changed" in response and response.get("value") is None:
-            _change_arguments(question, response["changed"])
+            _change_arguments(args, kwargs, response["changed"])
         match response:
+            case {"raised": {"again": int(number)}} if number < self._lent.errors:
+                raise self._exceptions.tamed(self._lent.again(number))
             case {"raised": description}:
                 raise self._exceptions.error(description)
             case {"value": value}:
                 return value
-            case {"kind": family}:
-                return self._exceptions.kind(family)
-            case {"callable": True}:
-                return Remote(self, question)
             case {"unsent": why}:
                 raise Unanswered(f"the candidate's value cannot be sent: {why}")
         raise RemoteError("the worker sent a malformed response")
+
+    def _used(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Use an object of the test for the candidate, and return the answer."""
+        try:
+            used = self._lent.use(request["lent"], request["use"], request["args"], request["kwargs"])
+            answer = {"answer": used}
+            values.encode(answer, self._pack)
+        except Unanswered:
+            raise
+        except BaseException as error:
+            answer = {"error": error}
+        return answer
 
     def _environment(self) -> dict[str, Any]:
         """Return what a test changed in the environment since the last question, as parts of a question."""
@@ -89,17 +145,13 @@ class Worker:
         changed = {name: text for name, text in now.items() if before.get(name) != text}
         return {"environment": changed, "unset": [name for name in before if name not in now]}
 
-    def _exchange(self, question: dict[str, object]) -> dict[str, Any]:
+    def _exchange(self, message: dict[str, object]) -> dict[str, Any]:
         if self.broken is not None:
             raise Unanswered(self.broken)
         calls, deadline = self.wait()
         try:
-            channel.send(calls, question, _pack)
+            channel.send(calls, message, self._pack)
             frame = channel.receive_frame(calls, deadline)
-            if self._first:
-                self._first = False
-                self._on_response()
-            response = channel.read(frame, self._builders)
         except channel.ChannelError as error:
             self.broken = f"the worker failed: {error}"
             raise Unanswered(self.broken) from error
@@ -107,14 +159,40 @@ class Worker:
             raise Unanswered(
                 f"a hidden test passes the candidate a value that cannot be sent: {error}"
             ) from error
+        if self._first:
+            self._first = False
+            self._on_response()
+        try:
+            response = channel.read(frame, self._builders)
+        except Exception as error:  # what is malformed must not look like an exception of the test's own
+            self.broken = f"the worker failed: {error}"
+            raise Unanswered(self.broken) from error
         if type(response) is not dict:
             raise RemoteError("the worker sent a malformed response")
         return response
 
-    def _remote(self, parts: list[Any]) -> Any:
-        number, kind = int(parts[0]), str(parts[1])
-        remote = self._remotes.setdefault(number, Remote(self, {"object": number}))
-        return _awaited(remote) if kind == "coroutine" else remote
+    def owns(self, value: object) -> bool:
+        """Return True for an object that came from the candidate and is no plain data."""
+        return reference_of(value) is not None or (
+            isinstance(value, type) and self._exceptions.number(value) is not None
+        )
+
+    def _pack(self, value: Any) -> Any:
+        """Pack what is not plain: the candidate's objects by their number, the test's own as lent."""
+        if type(value) is Reference:
+            return {value.tag: list(value.parts)}
+        if (reference := reference_of(value)) is not None:
+            return {reference.tag: list(reference.parts)}
+        if isinstance(value, type) and (number := self._exceptions.number(value)) is not None:
+            return {"object": [number]}
+        if type(value) is RemoteModule:
+            return {"loaded": [value.__name__]}
+        if isinstance(value, BaseException):
+            known = type(value) if self._exceptions.number(type(value)) is not None else None
+            return {"error": self._lent.describe(value, known)}
+        if isinstance(value, tuple(STORAGE)):
+            raise NotPlainError(f"a value of type {type(value).__name__} is not plain data")
+        return self._lent.pack(value)
 
 
 def _environment() -> dict[str, str]:
@@ -122,129 +200,94 @@ def _environment() -> dict[str, str]:
     return {name: text for name, text in os.environ.items() if not name.startswith("PYTEST")}
 
 
-def _change_arguments(question: dict[str, Any], changes: object) -> None:
+def _warn(warning: BaseException) -> None:
+    if isinstance(warning, Warning):
+        warnings.warn_explicit(warning, type(warning), "the candidate's module", 1)
+
+
+def _change_arguments(args: Any, kwargs: Any, changes: object) -> None:
     try:
-        in_place.apply(in_place.changeable(question["args"], question["kwargs"]), changes)
+        in_place.apply(in_place.changeable(args, kwargs), changes)
     except (KeyError, ValueError) as error:
         raise RemoteError(f"the worker sent malformed changes: {error}") from error
 
 
-async def _awaited(remote: "Remote") -> object:
-    """Run a coroutine of the candidate in the worker, from beginning to end, when it is awaited here."""
-    return remote._use("await")
-
-
-def _pack(value: Any) -> Any:
-    if type(value) is Remote:
-        return {"object": [value._question]}
-    return records.pack(value)
-
-
-class Remote:
-    """A stand-in for a function, class or object of the candidate, which its question identifies."""
-
-    _worker: Worker
-    _question: dict[str, Any]
-
-    def __init__(self, worker: Worker, question: dict[str, Any]) -> None:
-        object.__setattr__(self, "_worker", worker)
-        object.__setattr__(self, "_question", question)
-        if "name" in question:
-            object.__setattr__(self, "__name__", str(question["name"]).rpartition(".")[2])
-
-    def _use(self, use: str, /, *args: object, **kwargs: object) -> Any:
-        return self._worker.ask(**self._question, use=use, args=args, kwargs=kwargs)
-
-    def __call__(self, /, *args: object, **kwargs: object) -> object:
-        return self._use("call", *args, **kwargs)
-
-    def __getattr__(self, name: str) -> object:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        before = f"{self._question['name']}." if "name" in self._question else ""
-        return self._worker.ask(**{**self._question, "name": before + name})
-
-    def __setattr__(self, name: str, value: object) -> None:
-        self._use("setattr", name, value)
-
-    def __delattr__(self, name: str) -> None:
-        self._use("delattr", name)
-
-    def __instancecheck__(self, value: object) -> bool:
-        return type(value) is Remote and bool(self._use("isinstance", value))
-
-    def __str__(self) -> str:
-        return str(self._use("str"))
-
-    def __repr__(self) -> str:
-        return str(self._use("repr"))
-
-    def __iter__(self) -> Iterator[object]:
-        return _items(self._use("iter"))
-
-    def __reversed__(self) -> Iterator[object]:
-        return _items(self._use("reversed"))
-
-    def __next__(self) -> object:
-        return next(_items(self))
-
-    def __len__(self) -> int:
-        return int(self._use("len"))
-
-    def __bool__(self) -> bool:
-        return bool(self._use("bool"))
-
-    def __getitem__(self, key: object) -> object:
-        return self._use("item", key)
-
-    def __setitem__(self, key: object, value: object) -> None:
-        self._use("set", key, value)
-
-    def __delitem__(self, key: object) -> None:
-        self._use("delete", key)
-
-    def __contains__(self, value: object) -> bool:
-        return any(item is value or item == value for item in self)
-
-    def __enter__(self) -> object:
-        return self._use("enter")
-
-    def __exit__(self, *_: object) -> None:
-        self._use("exit")
-
-
-def _items(iterator: "Remote") -> Iterator[object]:
-    """Yield the items of an iterator of the candidate; only its own end ends the iteration."""
-    while item := iterator._use("next"):
-        yield item[0]
+def _content(value: Any) -> Any:
+    """Return the plain container that an object is or holds."""
+    return next(storage(value) for base, storage in STORAGE.items() if isinstance(value, base))
 
 
 class RemoteModule(ModuleType):
-    """A stand-in for a module of the candidate: each attribute is a question when a test names it."""
+    """A stand-in for a module of the candidate: each attribute is a question whenever a test names it."""
 
     def __init__(self, worker: Worker, name: str) -> None:
         super().__init__(name)
+        del self.__doc__
         self.__path__: list[str] = []
         self._worker = worker
 
-    def __getattr__(self, name: str) -> object:
-        if name.startswith("__"):
+    def __getattr__(self, name: str) -> Any:
+        if name in _IMPORT_SYSTEM:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        value = _refuse_exit(lambda: self._worker.ask(module=self.__name__, name=name))
-        vars(self)[name] = value
-        return value
+        if name == "__all__":
+            return self._exported(_importing_frame(sys._getframe(1)))
+        return _refuse_exit(lambda: self._worker.ask("getattr", self.__name__, (name,)))
+
+    @property
+    def __doc__(self) -> Any:
+        return self.__getattr__("__doc__")
+
+    @__doc__.deleter
+    def __doc__(self) -> None:
+        vars(self).pop("__doc__", None)
+
+    def __dir__(self) -> list[str]:
+        return [*self._worker.ask("dir", self.__name__)]
 
     def __setattr__(self, name: str, value: object) -> None:
         """Set a name of the candidate's module; the import system's own names stay here."""
-        if name.startswith("__") or name == "_worker" or isinstance(value, ModuleType):
+        if name in _IMPORT_SYSTEM or name == "_worker" or isinstance(value, ModuleType):
             vars(self)[name] = value
-            return
-        old = vars(self).get(name)
-        if type(old) is Remote and "name" in old._question:  # from now on its name means another object
-            kept = self._worker.ask(**old._question, use="keep", args=(), kwargs={})
-            object.__setattr__(old, "_question", kept._question)
-        self._worker.ask(module=self.__name__, use="setattr", args=(name, value), kwargs={})
-        vars(self).pop(name, None)
+        else:
+            self._worker.ask("setattr", self.__name__, (name, value))
+
+    def __delattr__(self, name: str) -> None:
+        if name in vars(self):
+            del vars(self)[name]
+        else:
+            self._worker.ask("delattr", self.__name__, (name,))
+
+    def _exported(self, frame: FrameType) -> list[str]:
+        """Return what `import *` imports; where a test's module does so, nothing that it has already.
+
+        Else a candidate's `math` or `len` would take the place of the one that the assertions use.
+        """
+        listed, names, own = self._worker.ask("exported", self.__name__)
+        if listed or frame.f_code.co_name != "<module>":
+            return [*names] if frame.f_code.co_name != "<module>" else self._not_bound(names, names, frame)
+        return self._not_bound(names, own, frame)
+
+    def _not_bound(self, names: list[str], own: list[str], frame: FrameType) -> list[str]:
+        if hidden := [name for name in own if hasattr(builtins, name)]:
+            raise ImportError(f"`import *` of {self.__name__} would hide Python's own {', '.join(hidden)}")
+        bound = {name for name, value in frame.f_globals.items() if not self._worker.owns(value)}
+        return [name for name in names if name not in bound and not name.startswith(("pytest", "__"))]
+
+
+_IMPORT_SYSTEM = frozenset(
+    (
+        *("__name__", "__path__", "__file__", "__spec__", "__loader__", "__package__", "__cached__"),
+        *("__builtins__", "__warningregistry__", "__wrapped__", "__test__", "__class__", "__dict__"),
+    )
+)
+"""Names of a module that are the judge's own, since Python and pytest look for them in any module."""
+
+
+def _importing_frame(frame: FrameType | None) -> FrameType:
+    while frame is not None and "importlib" in frame.f_code.co_filename:
+        frame = frame.f_back
+    assert frame is not None
+    return frame
 
 
 def _refuse_exit(ask: Callable[[], Any]) -> Any:
@@ -273,4 +316,4 @@ class Finder(MetaPathFinder, Loader):
         return RemoteModule(self._worker, spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        _refuse_exit(lambda: self._worker.ask(module=module.__name__))
+        _refuse_exit(lambda: self._worker.ask("import", module.__name__))

@@ -1,104 +1,97 @@
-"""The transfer of named tuples, data classes and enumerations between the judge and the worker.
+"""The descriptions of the candidate's classes and objects, as the worker sends them to the judge.
 
-The worker sends the parts of such an object. The judge does not have its class and makes an equivalent one,
-once: its tuples, records and members compare by Python's own rules, never by the candidate's methods. On the
-way back the worker finds its own class again.
+A class has a shape: `enum`, `record` (a data class), `namedtuple`, the name of the plain type that it derives
+from, else `object`. The judge makes an equivalent class of its own (see `references`), whose objects compare
+by Python's own rules, never by the candidate's methods.
 """
 
 import dataclasses
 import enum
-import sys
-from collections import namedtuple
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
-from ostinato.sandbox.exam.judged.values import NotPlainError
+from ostinato.sandbox.exam.judged.values import STORAGE
 
-_ENUMS: Mapping[str, type[enum.Enum]] = {
+ENUMS: Mapping[str, type[enum.Enum]] = {
     each.__name__: each for each in (enum.IntFlag, enum.Flag, enum.IntEnum, enum.StrEnum, enum.Enum)
 }
 """The bases of enumerations: the first one that a class derives from counts."""
-TAGS = ("namedtuple", "dataclass", "enum")
+TEXTS = ("__str__", "__repr__")
+SHOWN = ("__name__", "__qualname__", "__module__", "__doc__")
+"""The names of a function that are sent with it."""
+OPERATORS = (
+    *("__add__", "__sub__", "__mul__", "__truediv__", "__floordiv__", "__mod__", "__pow__", "__matmul__"),
+    *("__and__", "__or__", "__xor__", "__lt__", "__le__", "__gt__", "__ge__"),
+)
+"""The operators that the judge passes on between two objects of the candidate."""
+SPECIAL = (
+    *("__call__", "__iter__", "__reversed__", "__next__", "__len__", "__bool__", "__getitem__"),
+    *("__setitem__", "__delitem__", "__int__", "__float__", "__enter__", "__exit__", "__aenter__"),
+    *("__aexit__", "__await__", "__aiter__", "__anext__", *OPERATORS),
+)
+"""The special methods that the judge passes on to objects whose class has them."""
+_SCALARS = {type(None), bool, int, float, str}
 
 
-def pack(value: Any) -> Mapping[str, Any]:
-    """Return a tag and its parts. Raises NotPlainError for an object of another kind."""
-    kind = type(value)
-    named = [kind.__module__, kind.__qualname__]
-    if isinstance(value, tuple) and isinstance(fields := getattr(kind, "_fields", None), tuple):
-        return {"namedtuple": [*named, list(fields), list(tuple.__iter__(value))]}
-    if isinstance(value, enum.Enum):
-        base = next(name for name, each in _ENUMS.items() if isinstance(value, each))
+def describe_class(kind: type) -> list[Any]:
+    """Return the module, the name and the shape of a class, and what its shape needs."""
+    named = [str(kind.__module__), str(kind.__qualname__)]
+    if issubclass(kind, enum.Enum):
+        kept = next(name for name, each in ENUMS.items() if issubclass(kind, each))
         members = [[name, member.value] for name, member in kind.__members__.items()]
-        return {"enum": [*named, base, members, value.value]}
+        return [*named, "enum", [kept, members, _replaced(kind, ENUMS[kept])]]
+    if issubclass(kind, tuple) and isinstance(fields := getattr(kind, "_fields", None), tuple):
+        return [*named, "namedtuple", [list(fields), _replaced(kind, tuple)]]
     if dataclasses.is_dataclass(kind):
         flags = kind.__dataclass_params__  # type: ignore[attr-defined]
-        fields = [each.name for each in dataclasses.fields(kind)]
-        body = [getattr(value, name) for name in fields]
-        return {"dataclass": [*named, fields, body, flags.eq, flags.order, flags.frozen]}
-    raise NotPlainError(f"a value of type {kind.__name__} is not plain data")
+        parts = [[each.name, each.init, each.repr, bool(each.compare)] for each in dataclasses.fields(kind)]
+        return [
+            *named,
+            "record",
+            [parts, flags.eq, flags.order, flags.frozen, kind.__hash__ is not None, special(kind)],
+        ]
+    for base in STORAGE:
+        if issubclass(kind, base):
+            return [*named, base.__name__, _replaced(kind, base)]
+    return [*named, "object", special(kind)]
 
 
-class RecordBuilder:
-    """A builder of such objects. With `own` it prefers the loaded classes of the same name."""
-
-    def __init__(self, *, own: bool) -> None:
-        self._own = own
-        self._classes: dict[object, type] = {}
-
-    def namedtuple(self, parts: list[Any]) -> Any:
-        module, name, fields, items = parts
-        kind = self._class(("namedtuple", module, name, *fields))
-        kind = kind or self._remember(("namedtuple", module, name, *fields), _tuple(name, fields))
-        return tuple.__new__(kind, items)
-
-    def dataclass(self, parts: list[Any]) -> Any:
-        module, name, fields, body, *flags = parts
-        key = ("dataclass", module, name, *fields, *flags)
-        kind = self._class(key) or self._remember(key, _record(name, fields, *flags))
-        record = object.__new__(kind)
-        for field, item in zip(fields, body, strict=True):
-            object.__setattr__(record, field, item)
-        return record
-
-    def enum(self, parts: list[Any]) -> Any:
-        module, name, base, members, value = parts
-        key = ("enum", module, name, base, repr(members))
-        kind = self._class(key) or self._remember(key, _enumeration(name, base, members))
-        return kind(value)
-
-    def _class(self, key: tuple[Any, ...]) -> Any:
-        _, module, name, *_ = key
-        value: Any = sys.modules.get(module) if self._own else None
-        for part in name.split("."):
-            value = getattr(value, part, None)
-        return value if isinstance(value, type) else self._classes.get(key)
-
-    def _remember(self, key: tuple[Any, ...], kind: type) -> Any:
-        _, kind.__module__, kind.__qualname__, *_ = key
-        return self._classes.setdefault(key, kind)
+def special(kind: type, names: Sequence[str] = SPECIAL) -> list[str]:
+    """Return the special methods that objects of a class have."""
+    found: dict[str, Any] = {}
+    for each in kind.__mro__[-2::-1]:  # `object` compares by identity, which the judge does itself
+        found.update(vars(each))
+    return [name for name in names if found.get(name) is not None]
 
 
-def _plain_name(name: str) -> str:
-    """Return a field name. Raises ValueError for one that could replace a method of the class."""
-    if name.startswith("_") or not name.isidentifier():
-        raise ValueError(f"{name!r} is not a name for a field")
-    return name
+def state(value: Any, shape: str) -> Any:
+    """Return what an object is sent with: the content, a member's value, a function's names.
+
+    The fields of a data class are sent if all are scalars; else the judge asks for them when a test reads
+    them, since records may contain one another.
+    """
+    match shape:
+        case "object":
+            functions = FunctionType, BuiltinFunctionType, MethodType
+            return [str(getattr(value, name, "")) for name in SHOWN] if isinstance(value, functions) else None
+        case "record":
+            body = fields(value)
+            return body if all(type(each) in _SCALARS for each in body) else None
+        case "enum":
+            return value.value
+        case "namedtuple":
+            return [*tuple.__iter__(value)]
+    return next(storage(value) for base, storage in STORAGE.items() if isinstance(value, base))
 
 
-def _tuple(name: str, fields: list[str]) -> type:
-    return namedtuple(name.rpartition(".")[2], [_plain_name(each) for each in fields])
+def fields(value: Any) -> list[Any]:
+    """Return the values of a data class's fields, in their order."""
+    return [getattr(value, each.name, None) for each in dataclasses.fields(value)]
 
 
-def _record(name: str, fields: list[str], eq: bool, order: bool, frozen: bool) -> type:
-    names = [_plain_name(each) for each in fields]
-    return dataclasses.make_dataclass(
-        name.rpartition(".")[2], names, eq=bool(eq), order=bool(order and eq), frozen=bool(frozen)
-    )
-
-
-def _enumeration(name: str, base: str, members: list[list[Any]]) -> type:
-    pairs = [(_plain_name(each), value) for each, value in members]
-    make: Any = _ENUMS[base]
-    made: type = make(name.rpartition(".")[2], pairs)
-    return made
+def _replaced(kind: type, base: type) -> list[str]:
+    """Return the names of `base` that a derived class has of its own: the judge asks for these."""
+    between = kind.__mro__[: kind.__mro__.index(base)]
+    own = {name for each in between for name in vars(each) if type(name) is str}
+    return sorted(name for name in own if name in TEXTS or (not name.startswith("_") and hasattr(base, name)))

@@ -64,7 +64,14 @@ def _pack(value: Any, pack_other: PackOther) -> object:
 
 
 def _pack_other_type(value: Any, pack_other: PackOther) -> object:
-    """Pack a value by `pack_other`, else as the plain type that it derives from."""
+    """Pack a value by `pack_other`, else as the plain type that it derives from.
+
+    Scalars of numpy are packed as Python's.
+    """
+    if type(value).__module__ == "numpy" and getattr(value, "shape", None) == ():
+        scalar = value.item()
+        if type(scalar) is not type(value):
+            return _pack(scalar, pack_other)
     try:
         ((tag, body),) = pack_other(value).items()
         return {tag: [_pack(part, pack_other) for part in body]}
