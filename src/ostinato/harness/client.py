@@ -16,7 +16,6 @@ from ostinato.types import Signal, Source, TurnKind, to_json
 from ostinato.web.patience import Patience
 
 RETRIED = {502, 503, 504}
-TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=300)
 CONTEXT_CODE = "context_length_exceeded"
 
 Message = dict[str, Any]
@@ -158,18 +157,22 @@ class Ask:
         return json.dumps(value | seed | streaming).encode()
 
 
-def open_http() -> aiohttp.ClientSession:
-    """Return a session of keep-alive connections for any number of clients. Call it inside a running loop."""
+def open_http(connect_s: float = 10.0) -> aiohttp.ClientSession:
+    """Return a session of keep-alive connections for any number of clients, each made within `connect_s`.
+    Call it inside a running loop.
+    """
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=60)
-    return aiohttp.ClientSession(connector=connector, timeout=TIMEOUT)
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_s, sock_read=300)
+    return aiohttp.ClientSession(connector=connector, timeout=timeout)
 
 
 class GatewayClient:
     """A keep-alive client of one gateway, which every agent of a process shares.
 
     `base_url` is a function where the gateway may move to another host. `patience_s` bounds the wait for a
-    gateway that is away; then GatewayUnavailable is raised. Callers that
-    share one `http` between clients close it themselves; a client without one makes and closes its own.
+    gateway that is away; then GatewayUnavailable is raised. `on_wait` takes the cause when such a wait
+    begins. Callers that share one `http` between clients close it themselves; a client without one makes and
+    closes its own.
     """
 
     def __init__(
@@ -179,12 +182,14 @@ class GatewayClient:
         *,
         patience_s: float = 60.0,
         http: aiohttp.ClientSession | None = None,
+        on_wait: Callable[[Exception], None] | None = None,
     ) -> None:
         self._where = base_url
         self._headers = {"Authorization": f"Bearer {api_key}", "Content-Type": "application/json"}
         self._patience_s = patience_s
         self._http = http
         self._owns_http = http is None
+        self._on_wait = on_wait
 
     @property
     def _base_url(self) -> str:
@@ -249,7 +254,7 @@ class GatewayClient:
             yield response
 
     async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        patience = Patience(self._patience_s)
+        patience, is_told = Patience(self._patience_s), False
         while True:
             try:
                 return await attempt()
@@ -259,6 +264,9 @@ class GatewayClient:
                 if error.status not in RETRIED:
                     raise
                 cause = error
+            if self._on_wait is not None and not is_told:
+                is_told = True
+                self._on_wait(cause)
             if not await patience.lasts():
                 raise GatewayUnavailable(f"{self._base_url} did not answer: {cause}") from cause
 

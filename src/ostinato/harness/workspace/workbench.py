@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from ostinato.config import ConfigError
 from ostinato.harness.agent import Agent, HarnessConfig
-from ostinato.harness.client import GatewayClient, GatewayRefused, GatewayUnavailable, Reply
+from ostinato.harness.client import GatewayClient, GatewayRefused, GatewayUnavailable, Reply, open_http
 from ostinato.harness.conversation import Call, Conversation, Edit, Outcome
 from ostinato.harness.execute import ToolResult
 from ostinato.harness.git import worktree
@@ -28,7 +28,7 @@ from ostinato.harness.providers import mcp, mcp_config
 from ostinato.harness.providers.base import Providers
 from ostinato.harness.providers.mcp_config import McpServer
 from ostinato.harness.providers.search import SearchAt
-from ostinato.harness.roles import Observer
+from ostinato.harness.roles import Observer, Screen
 from ostinato.harness.session_log import LogError, LogEvent, LogEventKind, SessionLog, Sessions
 from ostinato.harness.users import Permitting, User
 from ostinato.harness.workspace import undo
@@ -45,7 +45,10 @@ PEOPLE = HarnessConfig(
 that of the served model where the gateway says it."""
 LIMITS = Limits(wall_s=120.0)
 PATIENCE_S = 10.0
+CONNECT_S = 1.5
+"""The seconds after which an address that does not respond counts as away; a person is told so."""
 FAREWELL_S = 2.0
+NOT_FOUND = 404
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +96,9 @@ def recording_notice(recording: Mapping[str, Any]) -> str:
 class Workbench:
     """A workbench, made by `open`. It takes one prompt at a time; cancelling it leaves the session usable."""
 
-    def __init__(self, options: Options, root: Path, checkpoints: Checkpoints, journal: EditJournal) -> None:
+    def __init__(
+        self, options: Options, root: Path, checkpoints: Checkpoints, journal: EditJournal, screen: Screen
+    ) -> None:
         self.root = root
         self.checkpoints = checkpoints
         self.config = options.config
@@ -101,7 +106,13 @@ class Workbench:
         self._options = options
         self._journal = journal
         self._backend = ProcessBackend(in_place=True)
-        self._client = GatewayClient(options.url, options.key, patience_s=PATIENCE_S)
+        self._http = open_http(CONNECT_S)
+        self._client = GatewayClient(
+            options.url, options.key, patience_s=PATIENCE_S, http=self._http, on_wait=self._say_away
+        )
+        self._screen = screen
+        self._away = False
+        """True while the person knows that the gateway does not answer."""
         self._ending = Ending.ABANDONED
         self._open = AsyncExitStack()
         self.notices: list[str] = []
@@ -117,9 +128,7 @@ class Workbench:
         self._agent: Agent
 
     @classmethod
-    async def open(
-        cls, options: Options, user: User, observer: Observer, *, session_id: str = ""
-    ) -> "Workbench":
+    async def open(cls, options: Options, user: User, screen: Screen, *, session_id: str = "") -> "Workbench":
         """Open a new session, or a named one of this repository.
 
         Raises GitError without a working tree, ConfigError for unusable rules, LogError, SandboxError.
@@ -128,7 +137,7 @@ class Workbench:
         own = [*policy.DEFAULT, *policy.keeping_programs(root)]
         rules = [*own, *policy.load(policy.file()), *options.rules]
         checkpoints = await Checkpoints.open(root, options.sessions.directory.parent / "checkpoints")
-        bench = cls(options, root, checkpoints, await EditJournal.of(root))
+        bench = cls(options, root, checkpoints, await EditJournal.of(root), screen)
         bench.sandbox = await bench._backend.create(
             Spec(repo=root, limits=LIMITS, environment=_environment())
         )
@@ -140,7 +149,7 @@ class Workbench:
             bench.sandbox,
             Permitting(user) if options.auto else user,
             bench.config,
-            observer=_Journalled(observer, bench),
+            observer=_Journalled(screen, bench),
             permissions=bench.permissions,
             keeper=checkpoints,
             providers=providers,
@@ -208,20 +217,26 @@ class Workbench:
         await self._finish()
         await self._journal.drain()
         await self._open.aclose()
-        await self._client.aclose()
+        await self._http.close()
         await self._backend.aclose()
         self.checkpoints.close()
+
+    def replied(self, reply: Reply) -> None:
+        self.version, self._away = reply.version, False
 
     def tell_journal(self, call: Call, edit: Edit) -> None:
         model = "ostinato" if self.version is None else f"ostinato-{self.version}"
         self._journal.tell(self.conversation.session_id, self.conversation.last_turn, model, call, edit)
 
     async def _fitted(self) -> HarnessConfig:
-        """Return the limits, with the context of the served model. A gateway that is away, or that knows
-        nothing of this key, says so to the first prompt."""
+        """Return the limits, with the context of the served model. A gateway that knows nothing of this key
+        says so to the first prompt."""
         try:
             served = await asyncio.wait_for(self._client.served(), FAREWELL_S)
-        except (TimeoutError, GatewayUnavailable, GatewayRefused):
+        except (TimeoutError, GatewayUnavailable) as error:
+            self.notices.append(self._gone(error))
+            return self._options.config
+        except GatewayRefused:
             return self._options.config
         if isinstance(recording := served.get("recording"), dict):
             self.notices.append(recording_notice(recording))
@@ -229,6 +244,17 @@ class Workbench:
         if not isinstance(context, int) or context <= 0:
             return self._options.config
         return replace(self._options.config, max_context=context)
+
+    def _say_away(self, cause: Exception) -> None:
+        if not self._away:
+            self._screen.say(f"ostinato: {self._gone(cause)}", "yellow")
+
+    def _gone(self, cause: Exception) -> str:
+        """Note that the gateway is away, and return what a person reads of it, once."""
+        self._away = True
+        again = f"each request is tried again for {PATIENCE_S:.0f} s"
+        why = f" ({cause})" if str(cause) else ""
+        return f"the gateway at {self._options.url} does not answer; {again}{why}"
 
     async def _providers(self) -> Providers:
         url, key = os.environ.get("OSTINATO_SEARCH_URL"), self._options.key
@@ -252,12 +278,16 @@ class Workbench:
         back.
         """
         conversation, log = self.conversation, self.conversation.log
-        if conversation.messages:
+        if conversation.messages and (self._has_reply or not self._away):
             await self.post(SignalKind.ENDING, self._ending.value, "ending")
         if log is not None:
             log.close()
             if not log.events:
                 log.path.unlink()
+
+    @property
+    def _has_reply(self) -> bool:
+        return any(message["role"] == "assistant" for message in self.conversation.messages)
 
     async def post(self, kind: SignalKind, value: float | str, name: str, turn: int | None = None) -> None:
         """Post a signal of this session to the gateway.
@@ -278,6 +308,8 @@ class Workbench:
         except (TimeoutError, GatewayUnavailable):
             return  # the log has it; a gateway that is away must not keep a person waiting
         except GatewayRefused as error:
+            if error.status == NOT_FOUND and not self._has_reply:
+                return  # the only turn was broken off, so the gateway never heard of the session
             if not self._refused:
                 self.notices.append(f"the gateway does not take what became of this session: {error}")
             self._refused = True
@@ -301,7 +333,7 @@ class _Journalled:
         self._observer.text(piece)
 
     def reply(self, reply: Reply) -> None:
-        self._bench.version = reply.version
+        self._bench.replied(reply)
         self._observer.reply(reply)
 
     def call(self, call: Call) -> None:

@@ -78,8 +78,8 @@ class Updates:
         )
         self._queue.put_nowait(chunk)
 
-    def say(self, text: str) -> None:
-        """Show a message of the harness itself."""
+    def say(self, text: str, style: str = "") -> None:
+        """Show a message of the harness itself; an editor has its own styles."""
         self._message_id = new_id()
         self.text(text)
         self._message_id = new_id()
