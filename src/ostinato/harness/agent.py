@@ -13,7 +13,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ostinato.harness import instructions
-from ostinato.harness.client import Ask, ContextExceeded, GatewayRefused, GatewayUnavailable, Message, Reply
+from ostinato.harness.client import (
+    MODEL,
+    Ask,
+    ContextExceeded,
+    GatewayRefused,
+    GatewayUnavailable,
+    Message,
+    Reply,
+)
 from ostinato.harness.conversation import INTERRUPTED, PLAN, Call, Conversation, Outcome, call_of
 from ostinato.harness.errors import NotPermitted
 from ostinato.harness.execute import Executor, ToolResult
@@ -23,7 +31,7 @@ from ostinato.harness.profiles.prompt import USAGE
 from ostinato.harness.providers.base import NONE, Providers
 from ostinato.harness.roles import Keeper, ModelClient, Observer
 from ostinato.harness.session_log import FORMAT, LogEventKind, SessionLog
-from ostinato.harness.users import Grant, PermissionRequest, User
+from ostinato.harness.users import Grant, PermissionAnswer, PermissionRequest, User
 from ostinato.sandbox.base import EndedWithinError, Sandbox, SandboxError
 from ostinato.types import Ending, Signal, SignalKind, Source, TurnKind
 
@@ -75,8 +83,10 @@ class Agent:
         permissions: Permissions = ALLOW_ALL,
         keeper: Keeper | None = None,
         providers: Providers = NONE,
+        model: str = MODEL,
     ) -> None:
         self._client = client
+        self._model = model
         self._sandbox = sandbox
         self._user = user
         more = providers.tools.offers if providers.tools is not None else ()
@@ -254,6 +264,7 @@ class Agent:
             task_id=conversation.task_id,
             harness=self._profile.hash,
             kind=TurnKind.MAIN if query is None else TurnKind.SUMMARY,
+            model=self._model,
             seed=conversation.seed_of(turn),
         )
         reply = await self._client.reply(ask, self._observer.text if self._observer else None)
@@ -317,26 +328,28 @@ class Agent:
                 grants=judged.grants,
                 reason=judged.reason,
             )
-            grant = await self._asked(conversation, request)
-            if not grant.permits:
-                return _not_permitted(REFUSED[grant])
+            decision = await self._asked(conversation, request)
+            if not decision.grant.permits:
+                words = f": {decision.words}" if decision.words else ""
+                return _not_permitted(REFUSED[decision.grant] + words)
             # While the user thought, a program may have changed what the call does, so it is judged again.
             answered.update(judged.asks)
             permissions = permissions.granting(judged.grants)
             judged = await _judged(permissions, call)
         return _not_permitted(f"by {judged.reason}") if judged.action is Action.DENY else None
 
-    async def _asked(self, conversation: Conversation, request: PermissionRequest) -> Grant:
+    async def _asked(self, conversation: Conversation, request: PermissionRequest) -> PermissionAnswer:
         rules = [{"tool": r.tool, "pattern": r.pattern, "action": r.action.value} for r in request.grants]
         conversation.note(
             LogEventKind.ASKED, id=request.call_id, tool=request.tool, asks=list(request.asks), grants=rules
         )
-        grant = await self._user.permit(request)
-        granted = rules if grant is Grant.ALWAYS else []
-        conversation.note(LogEventKind.ANSWERED, id=request.call_id, grant=grant.value, rules=granted)
-        if grant is Grant.ALWAYS:
+        decision = await self._user.permit(request)
+        always = decision.grant is Grant.ALWAYS
+        answered = {"grant": decision.grant.value, "rules": rules if always else [], "words": decision.words}
+        conversation.note(LogEventKind.ANSWERED, id=request.call_id, **answered)
+        if always:
             conversation.grant(request.grants)
-        return grant
+        return decision
 
     async def _kept(self, conversation: Conversation, call: Call) -> ToolResult:
         """Run the call between two checkpoints; the second is taken even when the call is cancelled."""

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar
+from urllib.parse import quote
 
 import aiohttp
 
@@ -16,6 +17,8 @@ from ostinato.types import Signal, Source, TurnKind, to_json
 from ostinato.web.patience import Patience
 
 RETRIED = {502, 503, 504}
+MODEL = "ostinato"
+"""The name of the model that every gateway of ours serves."""
 CONTEXT_CODE = "context_length_exceeded"
 
 Message = dict[str, Any]
@@ -127,7 +130,7 @@ class Ask:
     kind: TurnKind = TurnKind.MAIN
     harness: str = CORE.hash
     """The `Profile.hash` of the prompt and tools that the model is shown."""
-    model: str = "ostinato"
+    model: str = MODEL
     """The name under which the server knows the model."""
     seed: int | None = None
     """The seed of the sampling; None lets the gateway derive one from the session's id and the turn."""
@@ -221,16 +224,24 @@ class GatewayClient:
         """Post one signal; posting it again is harmless. Raises GatewayUnavailable, GatewayRefused."""
         await self._post("/feedback", json.dumps(to_json(signal)).encode(), {})
 
-    async def served(self) -> dict[str, Any]:
-        """Return what the gateway says of the model, such as `max_model_len`, and of what it records for this
+    async def served(self, model: str = MODEL) -> dict[str, Any]:
+        """Return what the gateway says of a model, such as `max_model_len`, and of what it records for this
         key. It asks once, without patience: raises GatewayRefused, GatewayUnavailable.
         """
+        return await self._get(f"/v1/models/{quote(model)}")
+
+    async def models(self) -> list[dict[str, Any]]:
+        """Return what the gateway says of all models that it serves, as `served` does."""
+        listed = (await self._get("/v1/models")).get("data")
+        return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+
+    async def _get(self, path: str) -> dict[str, Any]:
         try:
-            async with self._open("/v1/models/ostinato", None, {}) as response:
-                model = await response.json()
+            async with self._open(path, None, {}) as response:
+                found = await response.json()
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise GatewayUnavailable(f"{self._base_url} did not answer: {error}") from error
-        return model if isinstance(model, dict) else {}
+        return found if isinstance(found, dict) else {}
 
     async def _post(self, path: str, body: bytes, headers: dict[str, str]) -> bytes:
         async def once() -> bytes:

@@ -155,9 +155,7 @@ class Executor:
         return "ok"  # the plan is in the conversation, and the observer shows it
 
     async def _ask_user(self, arguments: Arguments) -> str:
-        options = arguments.get("options", [])
-        question = arguments["question"] + (f" ({' / '.join(options)})" if options else "")
-        return await self._user.answer(question)
+        return await self._user.answer(arguments["question"], arguments.get("options", []))
 
 
 def _file_observation(arguments: Arguments, error: Exception) -> ToolResult:

@@ -41,7 +41,7 @@ class Observer(Protocol):
     def result(self, call: Call, observation: ToolResult) -> None: ...
 
 
-class Screen(Observer, Protocol):
+class Frontend(Observer, Protocol):
     """An observer that shows lines of the program itself, too."""
 
     def say(self, text: str, style: str = "") -> None: ...

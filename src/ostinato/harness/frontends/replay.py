@@ -42,7 +42,8 @@ def _show(event: LogEvent, screen: Replayed, calls: dict[str, Call]) -> None:
             calls[call.id] = call
             screen.call(call)
         case LogEventKind.ANSWERED:
-            screen.say(f"  permitted: {data['grant']}", "yellow")
+            words = f", {data['words']}" if data.get("words") else ""
+            screen.say(f"  permitted: {data['grant']}{words}", "yellow")
         case LogEventKind.OBSERVATION if data["id"] in calls:
             error = None if data["error"] is None else ToolError(data["text"])
             screen.result(calls[data["id"]], ToolResult(text=data["text"], error=error))
