@@ -15,6 +15,7 @@ from rich.console import Console
 from ostinato.harness.errors import UserAborted
 from ostinato.harness.lines import Lines
 from ostinato.harness.permissions.rules import Rule
+from ostinato.harness.tools.names import presentable
 
 
 class Grant(StrEnum):
@@ -192,11 +193,13 @@ BLANK = frozenset(chr(code) for first, last in _IGNORED for code in range(first,
 def visible(text: str) -> str:
     """Return `text` with every character spelled out that moves a cursor, is not seen, or looks like a blank.
 
-    So nothing can hide a part, and what is read is what is there. Blanks, tabs and newlines stay.
+    So nothing can hide a part, and what is read is what is there. Blanks, tabs and newlines stay. A byte of a
+    name that is not UTF-8 is spelled out as the model reads it.
 
     >>> visible("rm x\\r\\x1b[2Kls")
     'rm x\\\\r\\\\x1b[2Kls'
     """
+    text = presentable(text)
     hidden = (c for c in set(text) if c not in "\n\t " and (unicodedata.category(c)[0] in "CZ" or c in BLANK))
     return text.translate({ord(c): c.encode("unicode_escape").decode() for c in hidden})
 

@@ -8,6 +8,7 @@ harness/frontends/terminal/earlier.py, harness/frontends/terminal/look.py and ha
 
 import asyncio
 import math
+import os
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -239,6 +240,26 @@ async def test_half_a_line_answers_no_question(sit_down, script: list[str], repo
         await person.press("enter")
         await person.until("well")
         assert person.line.text == "a" and not (repo / "made").exists()
+
+
+async def test_a_name_that_is_not_utf8_is_completed_shown_and_restored(
+    sit_down, script: list[str], repo: Path
+) -> None:
+    os.mkdir(folder := os.fsencode(repo) + b"/d\xe9")
+    Path(os.fsdecode(folder + b"/\xff")).write_text("x = 1\n")
+    async with sit_down() as person:
+        await person.rests()
+        person.line.put("look at ")
+        await person.press("@", "d", "\\")
+        assert person.app.query_one(Choices).found.words == ("d\\xe9/\\xff",)  # type: ignore[union-attr]
+        await person.press("tab")
+        script += [call_text("edit", path="d\\xe9/\\xff", old_string="1", new_string="2"), "done"]
+        await person.press("enter")
+        await person.until("  changed d\\xe9/\\xff")
+        await person.until("done")
+        await person.rests()
+        await person.type("/undo")
+        await person.until("restored d\\xe9/\\xff")
 
 
 async def test_what_is_typed_when_a_question_comes_answers_nothing(

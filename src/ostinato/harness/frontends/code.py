@@ -55,7 +55,8 @@ async def code(request: CodeRequest, options: Options, console: Console) -> int:
                 from ostinato.harness.frontends.terminal.app import full_screen
 
                 status, farewell = await full_screen(request.prompt, request.resume, options)
-                console.print(farewell, style="dim", markup=False, end="\n" if farewell else "")
+                if farewell:
+                    console.print(farewell, style="dim", markup=False)
                 return status
             console.print(NO_TEXTUAL, style="yellow", markup=False)
         return await _in_lines(request, options, console, converses=converses)

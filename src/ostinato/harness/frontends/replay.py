@@ -9,6 +9,7 @@ from ostinato.harness.errors import ToolError
 from ostinato.harness.execute import ToolResult
 from ostinato.harness.profiles.offers import Reading
 from ostinato.harness.session_log import LogEvent, LogEventKind
+from ostinato.harness.tools.names import shown
 
 
 class Replayed(Protocol):
@@ -50,4 +51,4 @@ def _show(event: LogEvent, screen: Replayed, calls: dict[str, Call]) -> None:
         case LogEventKind.CANCELLED:
             screen.say("interrupted", "yellow")
         case LogEventKind.UNDO:
-            screen.say(f"  took back {', '.join(data['restored'])}", "yellow")
+            screen.say(f"  took back {', '.join(map(shown, data['restored']))}", "yellow")

@@ -3,6 +3,7 @@
 from ostinato.harness.client import GatewayRefused, GatewayUnavailable
 from ostinato.harness.git import GitError
 from ostinato.harness.session_log import LogError
+from ostinato.harness.tools.names import shown
 from ostinato.harness.workspace.workbench import Workbench
 
 COMMANDS = {
@@ -60,8 +61,8 @@ async def _undo(bench: Workbench) -> str:
     done = await bench.undo()
     if done is None:
         return "nothing to undo"
-    left = [f"left as it is, it was changed since: {path}" for path in done.left]
-    return "\n".join([*(f"restored {path}" for path in done.restored), *left]) or "nothing to undo"
+    left = [f"left as it is, it was changed since: {shown(path)}" for path in done.left]
+    return "\n".join([*(f"restored {shown(path)}" for path in done.restored), *left]) or "nothing to undo"
 
 
 def resumed(bench: Workbench) -> str:

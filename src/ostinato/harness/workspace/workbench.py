@@ -29,7 +29,7 @@ from ostinato.harness.providers.mcp_config import McpServer
 from ostinato.harness.providers.search import SearchAt
 from ostinato.harness.roles import Frontend, Observer
 from ostinato.harness.session_log import LogError, LogEvent, LogEventKind, SessionLog, Sessions
-from ostinato.harness.tools.names import shown
+from ostinato.harness.tools.names import presentable, shown
 from ostinato.harness.users import Permitting, User
 from ostinato.harness.workspace import undo
 from ostinato.harness.workspace.checkpoints import Checkpoints, Restored
@@ -183,7 +183,7 @@ class Workbench:
     async def prompt(self, text: str) -> Outcome:
         """Work on a prompt; raises GatewayRefused, and CancelledError, after which the session can go on."""
         self._ending = Ending.ABANDONED
-        outcome = await self._agent.prompt(self.conversation, text)
+        outcome = await self._agent.prompt(self.conversation, presentable(text))
         self._ending = outcome.ending
         await self._see_branch()
         return outcome

@@ -15,6 +15,7 @@ from ostinato.harness.errors import ToolError, UserAborted
 from ostinato.harness.frontends.acp.updates import KINDS, Updates, title
 from ostinato.harness.permissions.rules import Action, Rule
 from ostinato.harness.tools import contents, edit
+from ostinato.harness.tools.names import presentable
 from ostinato.harness.users import Grant, PermissionAnswer, PermissionRequest, choice_of, numbered
 from ostinato.sandbox.base import SandboxError
 
@@ -114,14 +115,17 @@ class Person:
         ]
         added = [f"for this session: {rule}" for rule in request.grants]
         why = [f"read as a whole: {request.reason}"] if request.reason else []
-        words = tool_content(text_block("\n".join([*request.asks, *why, *added])))
+        words = tool_content(text_block(presentable("\n".join([*request.asks, *why, *added]))))
         shown = update_tool_call(
             self._updates.editors_id(request.call_id),
             title=title(request.tool, request.arguments),
             kind=KINDS.get(request.tool, "other"),
             status="pending",
             content=[*diffs, words],
-            raw_input=dict(request.arguments),
+            raw_input={
+                key: presentable(value) if isinstance(value, str) else value
+                for key, value in request.arguments.items()
+            },
         )
         return schema.ToolCallUpdate.model_validate(shown.model_dump(exclude={"session_update"}))
 

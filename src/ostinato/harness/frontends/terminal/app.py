@@ -52,6 +52,7 @@ from ostinato.harness.frontends.terminal.story import Story
 from ostinato.harness.frontends.terminal.story_writer import StoryWriter
 from ostinato.harness.git import GitError, git
 from ostinato.harness.session_log import LogError
+from ostinato.harness.tools.names import shown
 from ostinato.harness.users import (
     UNCLEAR,
     PermissionAnswer,
@@ -282,9 +283,9 @@ class CodeApp(App[int]):
         self._writer.call(headline(call))
         self._do(f"runs {visible(call.tool)}")
         if plan(call):
-            shown = self.query_one("#plan", Static)
-            shown.update(Text("\n".join(plan(call))))
-            shown.display = True
+            steps = self.query_one("#plan", Static)
+            steps.update(Text("\n".join(plan(call))))
+            steps.display = True
 
     def output(self, call: Call, piece: str) -> None:
         self._writer.output(piece)
@@ -344,14 +345,13 @@ class CodeApp(App[int]):
         except GitError as error:
             self.say(f"ostinato: no files are completed: {error}", "yellow")
             return
-        names = listed.decode(errors="replace").split("\0")[:MOST_FILES]
-        self._files = [name for name in names if name and name.isprintable()]
+        self._files = [shown(os.fsdecode(name)) for name in listed.split(b"\0")[:MOST_FILES] if name]
 
     def _show_queue(self) -> None:
-        shown = self.query_one("#queue", Static)
-        shown.display = bool(self._queue)
+        queue = self.query_one("#queue", Static)
+        queue.display = bool(self._queue)
         waiting = [f"waits: {visible(text).partition(chr(10))[0]}" for text in self._queue]
-        shown.update(Text("\n".join(waiting), no_wrap=True, overflow="ellipsis"))
+        queue.update(Text("\n".join(waiting), no_wrap=True, overflow="ellipsis"))
 
     def _do(self, doing: str, *, moves: bool = True) -> None:
         self.activity = Activity(doing=doing, since=time.monotonic(), moves=moves)
@@ -374,9 +374,9 @@ class CodeApp(App[int]):
             return
         session = self._bench.conversation.session_id[:8]
         doing = self.activity.words(time.monotonic())
-        shown = status(session, self._bench.fullness, self._bench.filled, doing, self.size.width)
+        told = status(session, self._bench.fullness, self._bench.filled, doing, self.size.width)
         for line in self.query("#status").results(Static):  # there is none while the app leaves
-            line.update(shown)
+            line.update(told)
 
     def _opened_bench(self) -> Workbench:
         if self._bench is None:
