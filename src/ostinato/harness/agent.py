@@ -12,7 +12,8 @@ import time
 from dataclasses import dataclass, replace
 from functools import partial
 
-from ostinato.harness import instructions
+from ostinato.harness import ahead, instructions
+from ostinato.harness.ahead import Start
 from ostinato.harness.client import (
     MODEL,
     Ask,
@@ -253,12 +254,13 @@ class Agent:
         """Return the next reply; with `query`, a question of the harness, the turn is of the kind summary."""
         turn, conversation.next_turn = conversation.next_turn, None
         asked = conversation.messages if query is None else [*conversation.messages, query]
+        summary_tokens = min(SUMMARY_TOKENS, self._config.max_context // 4)
         ask = Ask(
             session_id=conversation.session_id,
             turn=turn,
             messages=tuple(asked),
             tools=self._profile.tools,
-            max_tokens=self._config.max_tokens if query is None else self._summary_tokens,
+            max_tokens=self._config.max_tokens if query is None else summary_tokens,
             temperature=self._config.temperature,
             source=conversation.source,
             task_id=conversation.task_id,
@@ -273,32 +275,33 @@ class Agent:
             self._observer.reply(reply)
         return reply
 
-    @property
-    def _summary_tokens(self) -> int:
-        return min(SUMMARY_TOKENS, self._config.max_context // 4)
-
     async def _act(self, conversation: Conversation, reply: Reply) -> None:
-        """Run the calls of a reply in order and append the results that the model will read."""
-        calls = reply.message.get("tool_calls", ())
+        """Run the calls of a reply and append, in order, the results that the model will read."""
+        calls = [call_of(wire, self._profile) for wire in reply.message.get("tool_calls", ())]
         if reply.broken is not None and not calls:
             conversation.broken += 1
             conversation.add_observation(None, f"error: {reply.broken}", "InvalidArguments")
             return
         broken = False
-        for wire in calls:
-            observation = await self._call(conversation, wire, last=wire is calls[-1])
-            broken = broken or observation.broken
+        for run in ahead.runs(calls):
+            async with ahead.begun(run, partial(_judged, conversation.permissions), self._result) as starts:
+                for call, start in zip(run, starts, strict=True):
+                    observation = await self._call(conversation, call, start, last=call is calls[-1])
+                    broken = broken or observation.broken
         conversation.broken += broken
 
-    async def _call(self, conversation: Conversation, wire: Message, *, last: bool) -> ToolResult:
-        call = call_of(wire, self._profile)
+    async def _result(self, call: Call) -> ToolResult:
+        on_output = partial(self._observer.output, call) if self._observer else None
+        return await self._tools.run(call.name, call.arguments, on_output)
+
+    async def _call(self, conversation: Conversation, call: Call, start: Start, *, last: bool) -> ToolResult:
         conversation.calls.append(call.tool)
         conversation.note(
             LogEventKind.CALL, id=call.id, name=call.name, arguments=dict(call.arguments), tool=call.tool
         )
         if self._observer:
             self._observer.call(call)
-        observation = await self._refusal(conversation, call) or await self._kept(conversation, call)
+        observation = await self._refusal(conversation, call) or await self._kept(conversation, call, start)
         if call.tool == PLAN and observation.error is None:
             conversation.note_plan(call.meant.arguments)
         conversation.observe(call, self._with_usage(conversation, observation) if last else observation)
@@ -351,23 +354,22 @@ class Agent:
             conversation.grant(request.grants)
         return decision
 
-    async def _kept(self, conversation: Conversation, call: Call) -> ToolResult:
+    async def _kept(self, conversation: Conversation, call: Call, start: Start) -> ToolResult:
         """Run the call between two checkpoints; the second is taken even when the call is cancelled."""
         checkpoint = await self._keeper.before(call) if self._keeper else None
         if self._keeper is None or checkpoint is None:
-            return await self._run(conversation, call)
+            return await self._run(conversation, call, start)
         conversation.note(LogEventKind.CHECKPOINT, id=call.id, tree=checkpoint)
         try:
-            return await self._run(conversation, call)
+            return await self._run(conversation, call, start)
         finally:
             for edit in await self._keeper.after(call, checkpoint):
                 conversation.note_edit(call, edit)
                 if self._observer:
                     self._observer.edited(call, edit)
 
-    async def _run(self, conversation: Conversation, call: Call) -> ToolResult:
-        on_output = partial(self._observer.output, call) if self._observer else None
-        observation = await self._tools.run(call.name, call.arguments, on_output)
+    async def _run(self, conversation: Conversation, call: Call, start: Start) -> ToolResult:
+        observation = await start()
         if observation.error is not None or call.tool not in FILES:
             return observation
         more = await instructions.below(self._sandbox, call.meant.arguments["path"], conversation.told)

@@ -89,7 +89,8 @@ class Executor:
         }
 
     async def run(self, name: str, arguments: Arguments, on_output: OnOutput | None = None) -> ToolResult:
-        """Run one call, in the words of the profile, and return its result; one call at a time.
+        """Run one call, in the words of the profile, and return its result. Calls that only read may run at
+        the same time, every other one alone.
 
         Raises only the errors of a sandbox that is itself broken.
         """
