@@ -148,6 +148,9 @@ class Watching:
     def edited(self, call, edit):
         self.seen.append(("edited", (call.id, edit.path, edit.lines)))
 
+    def say(self, text, style=""):
+        self.seen.append(("say", text))
+
     def output(self, call, piece):
         self.seen.append(("output", piece))
 

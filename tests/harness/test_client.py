@@ -14,7 +14,7 @@ from ostinato.harness.client import (
     GatewayUnavailable,
     open_http,
 )
-from ostinato.harness.workspace.workbench import recording_notice
+from ostinato.harness.workspace.served import recording_notice
 from ostinato.types import Signal, SignalKind
 
 ASK = Ask(session_id="s1", turn=0, messages=({"role": "user", "content": "hi"},), tools=())

@@ -17,6 +17,7 @@ from ostinato.harness.lines import Lines
 from ostinato.harness.permissions.rules import Rule
 from ostinato.harness.users import (
     Grant,
+    PermissionAnswer,
     PermissionRequest,
     Permitting,
     ScriptedUser,
@@ -55,8 +56,10 @@ def typed(tmp_path: Path):
 
 
 async def test_a_person_answers_or_declines(typed) -> None:
-    user, screen = typed(" use +\n\n")
+    user, screen = typed(" use +\n2\n\n")
     assert await user.answer("which [one]?") == "use +"
+    assert await user.answer("which?", ["mean", "median"]) == "median"
+    assert "  1 mean\n  2 median\n" in screen.getvalue()
     assert "which [one]?" in screen.getvalue()
     for _ in ("an empty line", "end of input"):
         with pytest.raises(UserAborted):
@@ -67,7 +70,7 @@ async def test_a_person_permits_exactly_what_is_shown(typed) -> None:
     user, screen = typed("y\nALWAYS\nn\n?\n")
     rule = Rule.exactly("bash", "rm *.log")
     request = PermissionRequest(call_id="c0", tool="bash", arguments={}, asks=("rm *.log",), grants=(rule,))
-    answers = [await user.permit(request) for _ in range(5)]
+    answers = [(await user.permit(request)).grant for _ in range(5)]
     assert answers == [Grant.ONCE, Grant.ALWAYS, Grant.NO, Grant.NO, Grant.NO]
     assert "  rm *.log\n" in screen.getvalue()
     assert "  allow bash: rm \\*.log\n" in screen.getvalue()
@@ -77,11 +80,14 @@ async def test_a_sentence_is_no_consent(typed) -> None:
     request = PermissionRequest(call_id="c0", tool="bash", arguments={}, asks=("pytest",), grants=())
     for said in ("are you sure? no, do not run anything", "yes please", "y/help", "alright", "/quit", "y n"):
         user, screen = typed(f"{said}\nno\n")
-        assert await user.permit(request) is Grant.NO, said
-        assert "Nothing was permitted: type the letter y, a or n alone, then Enter." in screen.getvalue()
+        assert (await user.permit(request)).grant is Grant.NO, said
+        assert "Nothing was permitted: type the letter y, a or n alone" in screen.getvalue()
     user, screen = typed("what?\n Yes \n")
-    assert await user.permit(request) is Grant.ONCE
-    assert "[y] once  [a] always  [n] no, then Enter > " in screen.getvalue()
+    assert (await user.permit(request)).grant is Grant.ONCE
+    assert "[y] once  [a] always  [n] no, or n and what to do instead; then Enter > " in screen.getvalue()
+    for said, words in (("n, use pytest", "use pytest"), ("No: wait", "wait"), ("n y", "y"), ("no,", "")):
+        user, screen = typed(f"{said}\n")
+        assert await user.permit(request) == PermissionAnswer(grant=Grant.NO, words=words)
 
 
 async def test_a_request_cannot_hide_a_part_of_itself(typed) -> None:
@@ -95,9 +101,9 @@ async def test_a_request_cannot_hide_a_part_of_itself(typed) -> None:
 
 async def test_nobody_permits_nothing_and_a_sandbox_everything() -> None:
     request = PermissionRequest(call_id="c0", tool="bash", arguments={}, asks=("make",), grants=())
-    assert await SilentUser().permit(request) is Grant.ABSENT
-    assert await Permitting(SilentUser()).permit(request) is Grant.ONCE
-    assert await ScriptedUser([]).permit(request) is Grant.NO
+    assert (await SilentUser().permit(request)).grant is Grant.ABSENT
+    assert (await Permitting(SilentUser()).permit(request)).grant is Grant.ONCE
+    assert (await ScriptedUser([]).permit(request)).grant is Grant.NO
 
 
 @given(st.text(max_size=30))

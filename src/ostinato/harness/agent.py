@@ -12,8 +12,17 @@ import time
 from dataclasses import dataclass, replace
 from functools import partial
 
-from ostinato.harness import instructions
-from ostinato.harness.client import Ask, ContextExceeded, GatewayRefused, GatewayUnavailable, Message, Reply
+from ostinato.harness import ahead, instructions
+from ostinato.harness.ahead import Start
+from ostinato.harness.client import (
+    MODEL,
+    Ask,
+    ContextExceeded,
+    GatewayRefused,
+    GatewayUnavailable,
+    Message,
+    Reply,
+)
 from ostinato.harness.conversation import INTERRUPTED, PLAN, Call, Conversation, Outcome, call_of
 from ostinato.harness.errors import NotPermitted
 from ostinato.harness.execute import Executor, ToolResult
@@ -23,7 +32,7 @@ from ostinato.harness.profiles.prompt import USAGE
 from ostinato.harness.providers.base import NONE, Providers
 from ostinato.harness.roles import Keeper, ModelClient, Observer
 from ostinato.harness.session_log import FORMAT, LogEventKind, SessionLog
-from ostinato.harness.users import Grant, PermissionRequest, User
+from ostinato.harness.users import Grant, PermissionAnswer, PermissionRequest, User
 from ostinato.sandbox.base import EndedWithinError, Sandbox, SandboxError
 from ostinato.types import Ending, Signal, SignalKind, Source, TurnKind
 
@@ -75,8 +84,10 @@ class Agent:
         permissions: Permissions = ALLOW_ALL,
         keeper: Keeper | None = None,
         providers: Providers = NONE,
+        model: str = MODEL,
     ) -> None:
         self._client = client
+        self._model = model
         self._sandbox = sandbox
         self._user = user
         more = providers.tools.offers if providers.tools is not None else ()
@@ -243,17 +254,19 @@ class Agent:
         """Return the next reply; with `query`, a question of the harness, the turn is of the kind summary."""
         turn, conversation.next_turn = conversation.next_turn, None
         asked = conversation.messages if query is None else [*conversation.messages, query]
+        summary_tokens = min(SUMMARY_TOKENS, self._config.max_context // 4)
         ask = Ask(
             session_id=conversation.session_id,
             turn=turn,
             messages=tuple(asked),
             tools=self._profile.tools,
-            max_tokens=self._config.max_tokens if query is None else self._summary_tokens,
+            max_tokens=self._config.max_tokens if query is None else summary_tokens,
             temperature=self._config.temperature,
             source=conversation.source,
             task_id=conversation.task_id,
             harness=self._profile.hash,
             kind=TurnKind.MAIN if query is None else TurnKind.SUMMARY,
+            model=self._model,
             seed=conversation.seed_of(turn),
         )
         reply = await self._client.reply(ask, self._observer.text if self._observer else None)
@@ -262,32 +275,33 @@ class Agent:
             self._observer.reply(reply)
         return reply
 
-    @property
-    def _summary_tokens(self) -> int:
-        return min(SUMMARY_TOKENS, self._config.max_context // 4)
-
     async def _act(self, conversation: Conversation, reply: Reply) -> None:
-        """Run the calls of a reply in order and append the results that the model will read."""
-        calls = reply.message.get("tool_calls", ())
+        """Run the calls of a reply and append, in order, the results that the model will read."""
+        calls = [call_of(wire, self._profile) for wire in reply.message.get("tool_calls", ())]
         if reply.broken is not None and not calls:
             conversation.broken += 1
             conversation.add_observation(None, f"error: {reply.broken}", "InvalidArguments")
             return
         broken = False
-        for wire in calls:
-            observation = await self._call(conversation, wire, last=wire is calls[-1])
-            broken = broken or observation.broken
+        for run in ahead.runs(calls):
+            async with ahead.begun(run, partial(_judged, conversation.permissions), self._result) as starts:
+                for call, start in zip(run, starts, strict=True):
+                    observation = await self._call(conversation, call, start, last=call is calls[-1])
+                    broken = broken or observation.broken
         conversation.broken += broken
 
-    async def _call(self, conversation: Conversation, wire: Message, *, last: bool) -> ToolResult:
-        call = call_of(wire, self._profile)
+    async def _result(self, call: Call) -> ToolResult:
+        on_output = partial(self._observer.output, call) if self._observer else None
+        return await self._tools.run(call.name, call.arguments, on_output)
+
+    async def _call(self, conversation: Conversation, call: Call, start: Start, *, last: bool) -> ToolResult:
         conversation.calls.append(call.tool)
         conversation.note(
             LogEventKind.CALL, id=call.id, name=call.name, arguments=dict(call.arguments), tool=call.tool
         )
         if self._observer:
             self._observer.call(call)
-        observation = await self._refusal(conversation, call) or await self._kept(conversation, call)
+        observation = await self._refusal(conversation, call) or await self._kept(conversation, call, start)
         if call.tool == PLAN and observation.error is None:
             conversation.note_plan(call.meant.arguments)
         conversation.observe(call, self._with_usage(conversation, observation) if last else observation)
@@ -317,44 +331,45 @@ class Agent:
                 grants=judged.grants,
                 reason=judged.reason,
             )
-            grant = await self._asked(conversation, request)
-            if not grant.permits:
-                return _not_permitted(REFUSED[grant])
+            decision = await self._asked(conversation, request)
+            if not decision.grant.permits:
+                words = f": {decision.words}" if decision.words else ""
+                return _not_permitted(REFUSED[decision.grant] + words)
             # While the user thought, a program may have changed what the call does, so it is judged again.
             answered.update(judged.asks)
             permissions = permissions.granting(judged.grants)
             judged = await _judged(permissions, call)
         return _not_permitted(f"by {judged.reason}") if judged.action is Action.DENY else None
 
-    async def _asked(self, conversation: Conversation, request: PermissionRequest) -> Grant:
+    async def _asked(self, conversation: Conversation, request: PermissionRequest) -> PermissionAnswer:
         rules = [{"tool": r.tool, "pattern": r.pattern, "action": r.action.value} for r in request.grants]
         conversation.note(
             LogEventKind.ASKED, id=request.call_id, tool=request.tool, asks=list(request.asks), grants=rules
         )
-        grant = await self._user.permit(request)
-        granted = rules if grant is Grant.ALWAYS else []
-        conversation.note(LogEventKind.ANSWERED, id=request.call_id, grant=grant.value, rules=granted)
-        if grant is Grant.ALWAYS:
+        decision = await self._user.permit(request)
+        always = decision.grant is Grant.ALWAYS
+        answered = {"grant": decision.grant.value, "rules": rules if always else [], "words": decision.words}
+        conversation.note(LogEventKind.ANSWERED, id=request.call_id, **answered)
+        if always:
             conversation.grant(request.grants)
-        return grant
+        return decision
 
-    async def _kept(self, conversation: Conversation, call: Call) -> ToolResult:
+    async def _kept(self, conversation: Conversation, call: Call, start: Start) -> ToolResult:
         """Run the call between two checkpoints; the second is taken even when the call is cancelled."""
         checkpoint = await self._keeper.before(call) if self._keeper else None
         if self._keeper is None or checkpoint is None:
-            return await self._run(conversation, call)
+            return await self._run(conversation, call, start)
         conversation.note(LogEventKind.CHECKPOINT, id=call.id, tree=checkpoint)
         try:
-            return await self._run(conversation, call)
+            return await self._run(conversation, call, start)
         finally:
             for edit in await self._keeper.after(call, checkpoint):
                 conversation.note_edit(call, edit)
                 if self._observer:
                     self._observer.edited(call, edit)
 
-    async def _run(self, conversation: Conversation, call: Call) -> ToolResult:
-        on_output = partial(self._observer.output, call) if self._observer else None
-        observation = await self._tools.run(call.name, call.arguments, on_output)
+    async def _run(self, conversation: Conversation, call: Call, start: Start) -> ToolResult:
+        observation = await start()
         if observation.error is not None or call.tool not in FILES:
             return observation
         more = await instructions.below(self._sandbox, call.meant.arguments["path"], conversation.told)

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar
+from urllib.parse import quote
 
 import aiohttp
 
@@ -16,7 +17,8 @@ from ostinato.types import Signal, Source, TurnKind, to_json
 from ostinato.web.patience import Patience
 
 RETRIED = {502, 503, 504}
-TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=300)
+MODEL = "ostinato"
+"""The name of the model that every gateway of ours serves."""
 CONTEXT_CODE = "context_length_exceeded"
 
 Message = dict[str, Any]
@@ -128,7 +130,7 @@ class Ask:
     kind: TurnKind = TurnKind.MAIN
     harness: str = CORE.hash
     """The `Profile.hash` of the prompt and tools that the model is shown."""
-    model: str = "ostinato"
+    model: str = MODEL
     """The name under which the server knows the model."""
     seed: int | None = None
     """The seed of the sampling; None lets the gateway derive one from the session's id and the turn."""
@@ -158,18 +160,22 @@ class Ask:
         return json.dumps(value | seed | streaming).encode()
 
 
-def open_http() -> aiohttp.ClientSession:
-    """Return a session of keep-alive connections for any number of clients. Call it inside a running loop."""
+def open_http(connect_s: float = 10.0) -> aiohttp.ClientSession:
+    """Return a session of keep-alive connections for any number of clients, each made within `connect_s`.
+    Call it inside a running loop.
+    """
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=60)
-    return aiohttp.ClientSession(connector=connector, timeout=TIMEOUT)
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_s, sock_read=300)
+    return aiohttp.ClientSession(connector=connector, timeout=timeout)
 
 
 class GatewayClient:
     """A keep-alive client of one gateway, which every agent of a process shares.
 
     `base_url` is a function where the gateway may move to another host. `patience_s` bounds the wait for a
-    gateway that is away; then GatewayUnavailable is raised. Callers that
-    share one `http` between clients close it themselves; a client without one makes and closes its own.
+    gateway that is away; then GatewayUnavailable is raised. `on_wait` takes the cause when such a wait
+    begins. Callers that share one `http` between clients close it themselves; a client without one makes and
+    closes its own.
     """
 
     def __init__(
@@ -179,12 +185,14 @@ class GatewayClient:
         *,
         patience_s: float = 60.0,
         http: aiohttp.ClientSession | None = None,
+        on_wait: Callable[[Exception], None] | None = None,
     ) -> None:
         self._where = base_url
         self._headers = {"Authorization": f"Bearer {api_key}", "Content-Type": "application/json"}
         self._patience_s = patience_s
         self._http = http
         self._owns_http = http is None
+        self._on_wait = on_wait
 
     @property
     def _base_url(self) -> str:
@@ -216,16 +224,24 @@ class GatewayClient:
         """Post one signal; posting it again is harmless. Raises GatewayUnavailable, GatewayRefused."""
         await self._post("/feedback", json.dumps(to_json(signal)).encode(), {})
 
-    async def served(self) -> dict[str, Any]:
-        """Return what the gateway says of the model, such as `max_model_len`, and of what it records for this
+    async def served(self, model: str = MODEL) -> dict[str, Any]:
+        """Return what the gateway says of a model, such as `max_model_len`, and of what it records for this
         key. It asks once, without patience: raises GatewayRefused, GatewayUnavailable.
         """
+        return await self._get(f"/v1/models/{quote(model)}")
+
+    async def models(self) -> list[dict[str, Any]]:
+        """Return what the gateway says of all models that it serves, as `served` does."""
+        listed = (await self._get("/v1/models")).get("data")
+        return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+
+    async def _get(self, path: str) -> dict[str, Any]:
         try:
-            async with self._open("/v1/models/ostinato", None, {}) as response:
-                model = await response.json()
+            async with self._open(path, None, {}) as response:
+                found = await response.json()
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise GatewayUnavailable(f"{self._base_url} did not answer: {error}") from error
-        return model if isinstance(model, dict) else {}
+        return found if isinstance(found, dict) else {}
 
     async def _post(self, path: str, body: bytes, headers: dict[str, str]) -> bytes:
         async def once() -> bytes:
@@ -249,7 +265,7 @@ class GatewayClient:
             yield response
 
     async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        patience = Patience(self._patience_s)
+        patience, is_told = Patience(self._patience_s), False
         while True:
             try:
                 return await attempt()
@@ -259,6 +275,9 @@ class GatewayClient:
                 if error.status not in RETRIED:
                     raise
                 cause = error
+            if self._on_wait is not None and not is_told:
+                is_told = True
+                self._on_wait(cause)
             if not await patience.lasts():
                 raise GatewayUnavailable(f"{self._base_url} did not answer: {cause}") from cause
 

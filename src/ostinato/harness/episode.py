@@ -114,7 +114,7 @@ class CardUser:
     def __init__(self, task: Task) -> None:
         self._reply: str = task.metadata.get("intent", {}).get("reply", "see the tests")
 
-    async def answer(self, question: str) -> str:
+    async def answer(self, question: str, options: Sequence[str] = ()) -> str:
         return self._reply
 
 

@@ -89,7 +89,8 @@ class Executor:
         }
 
     async def run(self, name: str, arguments: Arguments, on_output: OnOutput | None = None) -> ToolResult:
-        """Run one call, in the words of the profile, and return its result; one call at a time.
+        """Run one call, in the words of the profile, and return its result. Calls that only read may run at
+        the same time, every other one alone.
 
         Raises only the errors of a sandbox that is itself broken.
         """
@@ -155,9 +156,7 @@ class Executor:
         return "ok"  # the plan is in the conversation, and the observer shows it
 
     async def _ask_user(self, arguments: Arguments) -> str:
-        options = arguments.get("options", [])
-        question = arguments["question"] + (f" ({' / '.join(options)})" if options else "")
-        return await self._user.answer(question)
+        return await self._user.answer(arguments["question"], arguments.get("options", []))
 
 
 def _file_observation(arguments: Arguments, error: Exception) -> ToolResult:

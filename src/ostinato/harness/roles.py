@@ -41,6 +41,12 @@ class Observer(Protocol):
     def result(self, call: Call, observation: ToolResult) -> None: ...
 
 
+class Frontend(Observer, Protocol):
+    """An observer that shows lines of the program itself, too."""
+
+    def say(self, text: str, style: str = "") -> None: ...
+
+
 class Keeper(Protocol):
     """A keeper of the files that calls change, so that changes can be undone."""
 

@@ -39,7 +39,7 @@ class LogEventKind(StrEnum):
     REPLY = "reply"  # turn, message, finish, tokens, broken, arm, version
     CALL = "call"  # id, name, arguments: as the model wrote them, tool: as the harness knows it
     ASKED = "asked"  # id, tool, asks, grants
-    ANSWERED = "answered"  # id, grant, rules
+    ANSWERED = "answered"  # id, grant, rules, words
     CHECKPOINT = "checkpoint"  # id, tree: the files as the call found them
     OBSERVATION = "observation"  # id, text, error: the kind of error or null
     EDIT = "edit"  # id, path, before and after (SHA-256 or null), lines, trees

@@ -6,7 +6,7 @@ changed. They never see the hidden tests.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -105,7 +105,7 @@ class Developer:
         """Return this person with the task's intent and no question asked yet; both share one `rng`."""
         return replace(self, intent=Intent.of(task), questions=0)
 
-    async def answer(self, question: str) -> str:
+    async def answer(self, question: str, options: Sequence[str] = ()) -> str:
         """Return the reply of the intent card, whatever the question is."""
         if not question.strip() or self.intent is None:
             return SHRUG

@@ -275,3 +275,8 @@ def test_a_repository_cannot_put_its_own_modules_in_the_way(desk) -> None:
     event = json.dumps({"hook_event_name": "Stop", "session_id": "s", "cwd": str(desk.root.parent)})
     done = subprocess.run(COMMAND, input=event.encode(), check=False, cwd=desk.root, env=os.environ)
     assert done.returncode == 0
+
+
+def test_a_complaint_about_a_name_of_any_bytes_is_written(tmp_path: Path) -> None:
+    spool.complain(str(tmp_path), "edit of \udce9")
+    assert (tmp_path / spool.ERRORS).read_text().endswith(" edit of \\udce9\n")

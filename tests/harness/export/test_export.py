@@ -6,6 +6,7 @@ harness/export/agent_trace.py.
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,17 @@ async def events(repo: Path, tmp_path: Path) -> Sequence[LogEvent]:
         await undo(checkpoints, conversation)
         await agent.end(conversation, await agent.prompt(conversation, "thanks"))
         return log.events
+
+
+def test_a_name_of_any_bytes_can_be_exported(events: Sequence[LogEvent]) -> None:
+    odd = [
+        replace(event, data={**event.data, "path": "\udce9\n"}) if "path" in event.data else event
+        for event in events
+    ]
+    assert all(form(odd).encode() for form in FORMATS.values())
+    trace = [json.loads(line) for line in FORMATS["agent-trace"](odd).split("\n")]
+    assert {file["path"] for record in trace for file in record["files"]} == {"\\xe9\\x0a"}
+    assert json.loads(FORMATS["atif"](odd))
 
 
 def test_atif_as_its_own_model_reads_it(events: Sequence[LogEvent]) -> None:

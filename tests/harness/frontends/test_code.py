@@ -179,7 +179,23 @@ async def test_a_gateway_that_is_not_there(coded, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("ostinato.harness.workspace.workbench.PATIENCE_S", 0.2)
     status, screen = await coded(url="http://127.0.0.1:1")
     assert status == 1
-    assert "http://127.0.0.1:1 did not answer" in screen.replace("\n", " ")
+    begun, away, ended = " ".join(screen.split()).partition(
+        "the gateway at http://127.0.0.1:1 does not answer"
+    )
+    assert not begun.removeprefix("ostinato: ") and away and "is tried again for 0 s" in ended
+    assert ended.count("http://127.0.0.1:1 did not answer") == 2 and "does not answer" not in ended
+
+
+async def test_the_first_turn_broken_off_is_no_fault(coded, script: list[str], repo: Path) -> None:
+    """The gateway has nothing of that session, and its 404 is nobody's concern."""
+    script.clear()
+    running = asyncio.ensure_future(coded(wish={"plain": True}))
+    logs = repo.parent / "state" / "sessions"
+    while not any(b'"kind":"user"' in log.read_bytes() for log in logs.glob("*.jsonl")):
+        await asyncio.sleep(0.01)
+    running.cancel()
+    status, screen = await running
+    assert status == 130 and "interrupted" in screen and "404" not in screen
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from ostinato.harness.session_log import LogEventKind, SessionLog, Sessions
 from ostinato.store import Store
 from ostinato.types import Ending
 
-ASKING = "[y] once  [a] always  [n] no, then Enter > "
+ASKING = "[y] once  [a] always  [n] no, or n and what to do instead; then Enter > "
 
 
 @pytest.fixture
@@ -57,15 +57,15 @@ async def test_a_conversation(terminal, script: list[str], repo: Path, store: St
             "well",
         ]
         screen.type("now ask\n")
-        await screen.until("? which? (a / b)")
-        screen.type("a\n")
+        await screen.until("? which?\n  1 a\n  2 b\n")
+        screen.type("1\n")
         asked = await screen.until(ASKING)
         assert "  echo made > pkg/made\n" in asked and "allow bash: echo made > pkg/made" in asked
         assert "allow bash: ls" not in asked
         screen.type("a\n")
         assert "May it use bash?\n  rm made" in await screen.until(ASKING)
-        screen.type("n\n")
-        await screen.until("error: not permitted by the user")
+        screen.type("n, keep it\n")
+        await screen.until("error: not permitted by the user: keep it")
         await screen.until("well")
         await screen.until("tokens")
         assert (repo / "pkg/made").exists()
@@ -82,6 +82,7 @@ async def test_a_conversation(terminal, script: list[str], repo: Path, store: St
         screen.type("/quit\n")
         assert await screen.ended() == 0
     (session,) = store.sessions()
+    assert f"`ostinato code --resume {session.id}` goes on here" in screen.screen
     assert session.ending is Ending.FINISHED
     for before, after in pairwise(store.turns(session.id)):
         assert after.prompt_ids[: len(before.prompt_ids)] == before.prompt_ids

@@ -1,11 +1,14 @@
 """The full screen, driven by Textual's pilot: a real gateway, a scripted model, a real repository.
 
 Covers harness/frontends/terminal/app.py, harness/frontends/terminal/line.py,
+harness/frontends/terminal/asking.py, harness/workspace/served.py,
 harness/frontends/terminal/completion.py, harness/frontends/terminal/markdown.py,
 harness/frontends/terminal/earlier.py, harness/frontends/terminal/look.py and harness/frontends/replay.py.
 """
 
 import asyncio
+import math
+import os
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -16,6 +19,7 @@ from tests.harness.story import STORY, call_text
 from textual.pilot import Pilot
 from textual.widgets import OptionList, Static
 
+from ostinato.harness.frontends.terminal import asking
 from ostinato.harness.frontends.terminal.app import CodeApp
 from ostinato.harness.frontends.terminal.line import Choices, PromptLine
 from ostinato.harness.frontends.terminal.story import Entry, Story
@@ -68,6 +72,11 @@ class Person:
     async def press(self, *keys: str) -> None:
         await self._pilot.press(*keys)
 
+    async def press_when_shown(self, *keys: str) -> None:
+        """Press keys once the question can be read."""
+        await self.until(lambda: self.app.query_one(asking.Asking)._readable_at < math.inf)
+        await self._pilot.press(*keys)
+
     @property
     def line(self) -> PromptLine:
         return self.app.query_one("#line", PromptLine)
@@ -92,7 +101,9 @@ def script() -> list[str]:
 
 
 @pytest.fixture
-def sit_down(repo: Path, gateway: str, tmp_path: Path):
+def sit_down(repo: Path, gateway: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(asking, "SETTLE_S", 0.0)
+
     @asynccontextmanager
     async def sit_down(
         *, directory: Path = repo, prompt: str | None = None, size: tuple[int, int] = (100, 40)
@@ -120,6 +131,7 @@ async def test_a_conversation_on_the_screen(sit_down, script: list[str], repo: P
         await person.rests()
         script += [
             call_text("ask_user", question="which?"),
+            call_text("ask_user", question="how?", options=["mean", "median"]),
             call_text("bash", command="touch made && ls made"),
             call_text("bash", command="touch made"),
             "well",
@@ -127,13 +139,17 @@ async def test_a_conversation_on_the_screen(sit_down, script: list[str], repo: P
         await person.type("and now?")
         await person.until(lambda: "which?" in person.shown("question"))
         await person.type("this one")
+        await person.until(lambda: "  2 median" in person.shown("question"))
+        await person.press_when_shown("down", "down")
+        await person.until(lambda: "› 2 median" in person.shown("question"))
+        await person.press("up", "enter")
+        await person.until("> mean")
         await person.until(lambda: "allow bash: touch made" in person.shown("question"))
         assert "waits for your answer" in person.shown("status")
         await person.type("always? no, are you sure")
         await person.until(lambda: "Nothing was permitted" in person.shown("question"))
         assert not (repo / "made").exists()
-        assert "then Enter" in person.shown("question")
-        await person.type("a")
+        await person.press_when_shown("a")
         await person.until("well")
         assert not person.shown("question")
         await person.rests()
@@ -224,6 +240,77 @@ async def test_half_a_line_answers_no_question(sit_down, script: list[str], repo
         await person.press("enter")
         await person.until("well")
         assert person.line.text == "a" and not (repo / "made").exists()
+
+
+async def test_a_name_that_is_not_utf8_is_completed_shown_and_restored(
+    sit_down, script: list[str], repo: Path
+) -> None:
+    os.mkdir(folder := os.fsencode(repo) + b"/d\xe9")
+    Path(os.fsdecode(folder + b"/\xff")).write_text("x = 1\n")
+    async with sit_down() as person:
+        await person.rests()
+        person.line.put("look at ")
+        await person.press("@", "d", "\\")
+        assert person.app.query_one(Choices).found.words == ("d\\xe9/\\xff",)  # type: ignore[union-attr]
+        await person.press("tab")
+        script += [call_text("edit", path="d\\xe9/\\xff", old_string="1", new_string="2"), "done"]
+        await person.press("enter")
+        await person.until("  changed d\\xe9/\\xff")
+        await person.until("done")
+        await person.rests()
+        await person.type("/undo")
+        await person.until("restored d\\xe9/\\xff")
+
+
+async def test_what_is_typed_when_a_question_comes_answers_nothing(
+    sit_down, script: list[str], repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with sit_down() as person:
+        monkeypatch.setattr(asking, "SETTLE_S", math.inf)
+        await person.rests()
+        script += [call_text("bash", command="touch made"), "well"]
+        await person.type("go")
+        await person.until(lambda: "touch made" in person.shown("question"))
+        await person.press(*"yes please", "enter")
+        await person.until(lambda: "Nothing was permitted" in person.shown("question"))
+        assert not (repo / "made").exists()
+
+
+async def test_a_no_carries_words_and_the_status_says_what_runs(sit_down, script: list[str]) -> None:
+    async with sit_down() as person:
+        await person.rests()
+        script += [
+            call_text("bash", command="python3 -m unittest"),
+            call_text("bash", command="echo begun; sleep 600"),
+        ]
+        await person.type("go")
+        await person.until(lambda: "unittest" in person.shown("question"))
+        await person.press_when_shown("tab", *"use pytest", "enter")
+        await person.until("not permitted by the user: use pytest")
+        await person.until(lambda: "sleep 600" in person.shown("question"))
+        await person.press_when_shown("y")
+        await person.until("begun")
+        assert "runs bash" in person.shown("status") and "waits" not in person.shown("status")
+        await person.press("escape")
+        await person.until("interrupted")
+
+
+async def test_model_version_and_branch_stand_on_the_screen(sit_down, script: list[str], repo: Path) -> None:
+    async with sit_down() as person:
+        await person.rests()
+        assert str(person.line.border_title) == "ostinato, version 1 · main"
+        script += [call_text("bash", command="git checkout -q -b red"), "well"]
+        await person.type("go")
+        await person.until(lambda: "checkout" in person.shown("question"))
+        await person.press_when_shown("y")
+        await person.until("well")
+        await person.rests()
+        assert str(person.line.border_title) == "ostinato, version 1 · red"
+        await person.type("/model")
+        await person.until("ostinato, version 1")
+        await person.type("/model other")
+        await person.until("unknown model 'other', use 'ostinato'")
+        assert person.app.farewell.startswith("`ostinato code --resume ")
 
 
 async def test_nothing_is_permitted_before_its_end_was_shown(sit_down, script: list[str], repo: Path) -> None:

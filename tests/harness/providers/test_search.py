@@ -1,6 +1,7 @@
 """Semantic search from a sandbox to a real service and back; the same in production and in a sandbox."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import aiohttp
@@ -89,6 +90,9 @@ async def test_hostile_names_and_contents_are_found_like_any_other(searcher: San
     await sandbox.write("latin.txt", b"caf\xe9 giraffe\n")
     await sandbox.write("deep.py", b"(" * 50_000 + b" # okapi")
     assert await places(searcher, "zebra") == [(name, 1, 2)]
+    odd = os.fsdecode(b"d\xe9/\xff\n.py")
+    await sandbox.write(odd, b"def walrus():\n    pass\n")
+    assert await places(searcher, "walrus", path=os.fsdecode(b"d\xe9")) == [(odd, 1, 2)]
     assert await places(searcher, "giraffe") == [("latin.txt", 1, 1)]
 
 

@@ -1,4 +1,5 @@
 import os
+from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,11 +39,14 @@ async def test_a_name_that_is_shown_can_be_used_in_every_call(sandbox: Sandbox) 
         assert text.encode()
         return text
 
-    for name in ODD:
+    random = Random(16)
+    any_bytes = [bytes(random.choices(range(1, 256), k=random.randint(1, 9))) for _ in range(24)]
+    names = [*ODD, *(name for name in any_bytes if b"/" not in name)]
+    for name in names:
         await sandbox.write(os.fsdecode(name), b"mark = 1\n")
     found = (await said("grep", pattern="mark")).split("\n")
     forms = [line.rpartition(":1:")[0] for line in found]
-    assert sorted(os.fsencode(meant(form)) for form in forms) == sorted(ODD)
+    assert sorted(os.fsencode(meant(form)) for form in forms) == sorted(names)
     assert {*forms} <= {*(await said("glob", pattern="**")).split("\n")}
     listed = (await said("ls")).split("\n")
     assert {form.partition("/")[0] + "/" * ("/" in form) for form in forms} <= {*listed}
@@ -52,7 +56,9 @@ async def test_a_name_that_is_shown_can_be_used_in_every_call(sandbox: Sandbox) 
         patch = f"*** Begin Patch\n*** Update File: {form}\n-mark = 2\n+mark = 3\n*** End Patch"
         assert await said("apply_patch", patch=patch) == "ok"
         assert await said("grep", pattern="mark", path=form) == f"{form}:1:mark = 3"
-        assert await said("glob", pattern=form) == form
+        folder = form.rpartition("/")[0] or "."
+        assert form in (await said("glob", pattern="*", path=folder)).split("\n")
         assert await said("write", path=form, content="x\n") == "ok"
         assert await sandbox.read(meant(form)) == b"x\n"
+    assert await said("bash", command="printf 'café\\351\\377'") == "café\\xe9\\xff"
     assert (await said("read", path="no\\xe9")).startswith("error: no such file no\\xe9")

@@ -12,7 +12,7 @@ def test_the_end_is_kept_and_the_rest_counted(parts: list[bytes], limit: int) ->
     for part in parts:
         tail.add(part)
     whole = b"".join(parts)
-    kept = whole[-limit:].decode(errors="replace")
+    kept = whole[-limit:].decode(errors="backslashreplace")
     dropped = max(len(whole) - limit, 0)
     assert tail.text() == (f"[{dropped} bytes left out]\n" if dropped else "") + kept
 

@@ -113,5 +113,6 @@ def complain(state: str, message: str) -> None:
     path = os.path.join(state, ERRORS)
     os.makedirs(state, mode=0o700, exist_ok=True)
     fresh = os.O_TRUNC if size_of(path) > MOST_ERRORS else 0
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | fresh, 0o600), "a") as file:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | fresh, 0o600)
+    with open(descriptor, "a", errors="backslashreplace") as file:
         file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {message}\n")

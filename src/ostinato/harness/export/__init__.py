@@ -7,16 +7,23 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ostinato.harness.export import agent_trace, atif, mini, openai
 from ostinato.harness.session_log import LogEvent
+from ostinato.harness.tools.names import HALVES, shown
 
 Export = Callable[[Sequence[LogEvent]], str]
 
 
 def _pretty(fold: Callable[[Sequence[LogEvent]], object]) -> Export:
-    return lambda events: json.dumps(fold(events), indent=2, ensure_ascii=False)
+    return lambda events: _text(fold(events), indent=2)
 
 
 def _rows(fold: Callable[[Sequence[LogEvent]], Sequence[object]]) -> Export:
-    return lambda events: "\n".join(json.dumps(row, ensure_ascii=False) for row in fold(events))
+    return lambda events: "\n".join(_text(row) for row in fold(events))
+
+
+def _text(value: object, indent: int | None = None) -> str:
+    """Return the JSON of a value; a byte of a name that is not UTF-8 is spelled out as the model reads it."""
+    whole = json.dumps(value, indent=indent, ensure_ascii=False)
+    return HALVES.sub(lambda half: "\\" + shown(half[0]), whole)
 
 
 FORMATS: Mapping[str, Export] = {

@@ -10,6 +10,7 @@ from typing import Any
 
 from ostinato import __version__
 from ostinato.harness.session_log import LogEvent, LogEventKind
+from ostinato.harness.tools.names import shown
 
 VERSION = "0.1.0"
 
@@ -26,7 +27,7 @@ def records(events: Sequence[LogEvent]) -> list[dict[str, Any]]:
 
 
 def _record(event: LogEvent, session_id: str, model: str) -> dict[str, Any]:
-    data = event.data
+    data, path = event.data, shown(event.data["path"])
     ranges = [{"start_line": first, "end_line": last, "content_hash": h} for first, last, h in data["lines"]]
     conversation = {
         "url": f"urn:ostinato:session:{session_id}",
@@ -35,9 +36,9 @@ def _record(event: LogEvent, session_id: str, model: str) -> dict[str, Any]:
     }
     return {
         "version": VERSION,
-        "id": str(uuid.uuid5(uuid.NAMESPACE_URL, f"{session_id}/{data['id']}/{data['path']}/{event.at}")),
+        "id": str(uuid.uuid5(uuid.NAMESPACE_URL, f"{session_id}/{data['id']}/{path}/{event.at}")),
         "timestamp": datetime.fromtimestamp(event.at, UTC).isoformat().replace("+00:00", "Z"),
         "tool": {"name": "ostinato-code", "version": __version__},
-        "files": [{"path": data["path"], "conversations": [conversation]}],
+        "files": [{"path": path, "conversations": [conversation]}],
         "metadata": {"dev.ostinato": {"after": data["after"], "before": data["before"]}},
     }

@@ -54,7 +54,10 @@ async def code(request: CodeRequest, options: Options, console: Console) -> int:
             if find_spec("textual") is not None:
                 from ostinato.harness.frontends.terminal.app import full_screen
 
-                return await full_screen(request.prompt, request.resume, options)
+                status, farewell = await full_screen(request.prompt, request.resume, options)
+                if farewell:
+                    console.print(farewell, style="dim", markup=False)
+                return status
             console.print(NO_TEXTUAL, style="yellow", markup=False)
         return await _in_lines(request, options, console, converses=converses)
     except (GatewayRefused, GitError, ConfigError, LogError) as error:
@@ -69,13 +72,15 @@ async def _in_lines(request: CodeRequest, options: Options, console: Console, *,
     user: User = TerminalUser(console, lines) if _is_typed() else SilentUser()
     bench = await Workbench.open(options, user, screen)
     _show_notices(bench, screen)
+    status = DONE
     try:
         if request.resume is not None or request.undo:
             await bench.resume(request.resume or "")
         if request.undo:
             screen.say(await command(bench, "/undo"))
             return DONE
-        status = await _run_prompt(bench, screen, request.prompt) if request.prompt is not None else DONE
+        if request.prompt is not None:
+            status = await _run_prompt(bench, screen, request.prompt)
         if converses and status != INTERRUPTED:
             line_count = await plain.converse(bench, lines, screen, typed=_is_typed())
             if not line_count and request.prompt is None and not _is_typed():
@@ -84,6 +89,8 @@ async def _in_lines(request: CodeRequest, options: Options, console: Console, *,
     finally:
         await asyncio.shield(bench.close())  # a second Ctrl-C must not stop the session from being closed
         _show_notices(bench, screen)
+        if bench.farewell and (status == INTERRUPTED or (converses and _is_typed())):
+            screen.say(bench.farewell, "dim")
 
 
 def _show_notices(bench: Workbench, screen: Screen) -> None:

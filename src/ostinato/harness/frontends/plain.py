@@ -15,7 +15,7 @@ from ostinato.harness.lines import Lines
 from ostinato.harness.workspace.workbench import Workbench
 from ostinato.types import Ending
 
-GREETING = "ostinato in {root}; /help lists commands, Ctrl-C stops the agent and once more leaves"
+GREETING = "{place}, in {root}; /help lists commands, Ctrl-C stops the agent and once more leaves"
 
 
 def verdict(outcome: Outcome) -> str:
@@ -70,7 +70,7 @@ async def converse(bench: Workbench, lines: Lines, screen: Screen, *, typed: boo
     interrupts, line_count = InterruptHandler(), 0
     with interrupts.installed():
         if typed:
-            screen.say(GREETING.format(root=at_home(bench.root)), "dim")
+            screen.say(GREETING.format(place=bench.place, root=at_home(bench.root)), "dim")
         try:
             while (line := await _next_line(lines, screen, typed=typed)) is not None:
                 line_count += 1
@@ -106,5 +106,5 @@ async def work(bench: Workbench, screen: Screen, text: str) -> Outcome:
         screen.diff(await bench.checkpoints.diff(before, await bench.checkpoints.take()))
     if verdict(outcome):
         screen.say(f"ostinato: {verdict(outcome)}", "red")
-    screen.say(bench.fullness, "dim")
+    screen.say(f"{bench.place} · {bench.fullness}", "dim")
     return outcome

@@ -9,6 +9,7 @@ from ostinato.harness.errors import ToolError
 from ostinato.harness.execute import ToolResult
 from ostinato.harness.profiles.offers import Reading
 from ostinato.harness.session_log import LogEvent, LogEventKind
+from ostinato.harness.tools.names import shown
 
 
 class Replayed(Protocol):
@@ -42,11 +43,12 @@ def _show(event: LogEvent, screen: Replayed, calls: dict[str, Call]) -> None:
             calls[call.id] = call
             screen.call(call)
         case LogEventKind.ANSWERED:
-            screen.say(f"  permitted: {data['grant']}", "yellow")
+            words = f", {data['words']}" if data.get("words") else ""
+            screen.say(f"  permitted: {data['grant']}{words}", "yellow")
         case LogEventKind.OBSERVATION if data["id"] in calls:
             error = None if data["error"] is None else ToolError(data["text"])
             screen.result(calls[data["id"]], ToolResult(text=data["text"], error=error))
         case LogEventKind.CANCELLED:
             screen.say("interrupted", "yellow")
         case LogEventKind.UNDO:
-            screen.say(f"  took back {', '.join(data['restored'])}", "yellow")
+            screen.say(f"  took back {', '.join(map(shown, data['restored']))}", "yellow")

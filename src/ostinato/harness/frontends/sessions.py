@@ -11,6 +11,7 @@ from ostinato.harness.export import FORMATS
 from ostinato.harness.frontends.replay import show_again
 from ostinato.harness.frontends.screen import Screen
 from ostinato.harness.session_log import LogError, LogEvent, LogEventKind, Sessions
+from ostinato.harness.tools.names import presentable
 
 DONE = 0
 
@@ -31,7 +32,7 @@ def show(options: argparse.Namespace) -> int:
     for event in _events(options.id):
         at = datetime.fromtimestamp(event.at).astimezone().strftime("%H:%M:%S")
         data = {key: value for key, value in event.data.items() if key not in {"system", "tools"}}
-        console.print(f"{at} {event.kind.value:<11} {json.dumps(data, ensure_ascii=False)}")
+        console.print(f"{at} {event.kind.value:<11} {presentable(json.dumps(data, ensure_ascii=False))}")
     return DONE
 
 

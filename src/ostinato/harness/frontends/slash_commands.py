@@ -1,7 +1,9 @@
 """The slash commands: lines that a person types to the harness, not to the model."""
 
+from ostinato.harness.client import GatewayRefused, GatewayUnavailable
 from ostinato.harness.git import GitError
 from ostinato.harness.session_log import LogError
+from ostinato.harness.tools.names import shown
 from ostinato.harness.workspace.workbench import Workbench
 
 COMMANDS = {
@@ -9,6 +11,7 @@ COMMANDS = {
     "/diff": "what this session changed",
     "/resume": "go on with an earlier session of this repository: /resume [ID]",
     "/new": "end this session, begin another",
+    "/model": "the model that is served, and its version; /model NAME chooses another",
     "/rules": "what is permitted",
     "/help": "these commands",
     "/quit": "leave",
@@ -45,9 +48,11 @@ async def command(bench: Workbench, line: str) -> str:
             case "/resume":
                 await bench.resume(rest.strip())
                 return resumed(bench)
+            case "/model":
+                return await bench.model(rest.strip())
             case "/rules":
                 return "\n".join(str(rule) for rule in bench.conversation.permissions.rules)
-    except (GitError, LogError, OSError) as error:
+    except (GitError, LogError, OSError, GatewayRefused, GatewayUnavailable) as error:
         return f"ostinato: {error}"
     return f"no command {name}: /help lists them (begin with // to say it to the agent)"
 
@@ -56,8 +61,8 @@ async def _undo(bench: Workbench) -> str:
     done = await bench.undo()
     if done is None:
         return "nothing to undo"
-    left = [f"left as it is, it was changed since: {path}" for path in done.left]
-    return "\n".join([*(f"restored {path}" for path in done.restored), *left]) or "nothing to undo"
+    left = [f"left as it is, it was changed since: {shown(path)}" for path in done.left]
+    return "\n".join([*(f"restored {shown(path)}" for path in done.restored), *left]) or "nothing to undo"
 
 
 def resumed(bench: Workbench) -> str:

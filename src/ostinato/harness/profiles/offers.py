@@ -13,6 +13,8 @@ from ostinato.harness.tools.definitions import CATALOGUE, tool
 
 NAMES = {"path", "glob"}
 """The canonical arguments that hold names of files; so does the pattern of `glob`."""
+READING = {"read", "grep", "glob", "ls", "semantic_search"}
+"""The canonical tools that only read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +43,8 @@ class Reading:
     tool: str
     arguments: Mapping[str, Any]
     error: InvalidArguments | None = None
+    reads: bool = False
+    """The call changes nothing and asks nobody, so that its neighbours may run at the same time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +62,8 @@ class Offer:
     arguments: tuple[Argument, ...]
     foreign: bool = False
     """Somebody else runs the tool and checks its arguments."""
+    reads: bool = False
+    """The tool only reads, as we know of our own and as a foreign one declares."""
 
     @property
     def name(self) -> str:
@@ -97,9 +103,9 @@ def as_it_is(name: str) -> Offer:
     return _offer(name, CATALOGUE[name], _plain_arguments(name, {}))
 
 
-def foreign(shown: Mapping[str, Any]) -> Offer:
+def foreign(shown: Mapping[str, Any], *, reads: bool = False) -> Offer:
     """Return the offer of a tool that somebody else runs."""
-    return Offer(tool=shown["function"]["name"], shown=shown, arguments=(), foreign=True)
+    return Offer(tool=shown["function"]["name"], shown=shown, arguments=(), foreign=True, reads=reads)
 
 
 def shown_as(canonical: str, name: str, *others: Argument, says: str | None = None, **renamed: str) -> Offer:
@@ -119,7 +125,7 @@ def shown_as(canonical: str, name: str, *others: Argument, says: str | None = No
 
 
 def _offer(canonical: str, shown: Mapping[str, Any], arguments: list[Argument]) -> Offer:
-    return Offer(tool=canonical, shown=shown, arguments=tuple(arguments))
+    return Offer(tool=canonical, shown=shown, arguments=tuple(arguments), reads=canonical in READING)
 
 
 def _plain_arguments(canonical: str, renamed: Mapping[str, str]) -> list[Argument]:

@@ -73,7 +73,7 @@ class Profile:
             if offer is None:
                 names = " ".join(each.name for each in self.offers)
                 raise InvalidArguments(f"unknown tool {name}, use {names}")
-            return Reading(tool=offer.tool, arguments=offer.read(arguments))
+            return Reading(tool=offer.tool, arguments=offer.read(arguments), reads=offer.reads)
         except InvalidArguments as error:
             return Reading(tool=offer.tool if offer else name, arguments=arguments, error=error)
 

@@ -47,7 +47,9 @@ class McpTools:
     def __init__(self, links: Sequence["_Link"]) -> None:
         self._links = {link.server.name: link for link in links}
         self.offers: Sequence[Offer] = tuple(
-            foreign(_shown(link.server.name, tool)) for link in links for tool in link.tools.values()
+            foreign(_shown(link.server.name, tool), reads=_only_reads(tool))
+            for link in links
+            for tool in link.tools.values()
         )
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> str:
@@ -199,6 +201,12 @@ def _shown(server: str, tool: Any) -> Mapping[str, Any]:
         "parameters": tool.input_schema,
     }
     return {"type": "function", "function": function}
+
+
+def _only_reads(tool: Any) -> bool:
+    """Return whether the tool is declared to change nothing. It is a claim of its server, which decides when
+    a call begins and never whether it is permitted."""
+    return bool(tool.annotations and tool.annotations.read_only_hint)
 
 
 def _check(name: str, arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> None:

@@ -5,7 +5,7 @@
     sandbox's files ─► manifest {path: hash} ─► service: what is missing? ─► those contents ─► query ─► hits
 
 Production and practice run the same code, so one tree gives one result. The service returns places, and the
-text is cut out here.
+text is cut out here. It knows files by the names that the model reads, since JSON holds text alone.
 """
 
 import base64
@@ -21,6 +21,7 @@ import aiohttp
 
 from ostinato.harness.errors import InvalidArguments, ProviderError
 from ostinato.harness.providers.base import Hit
+from ostinato.harness.tools.names import meant, shown
 from ostinato.sandbox.base import Sandbox, SandboxError
 from ostinato.tasks.ignored_files import GITIGNORE, Ignored, is_cache, is_secret
 
@@ -67,7 +68,7 @@ class SandboxSearch:
 
     async def search(self, query: str, *, path: str | None, k: int) -> Sequence[Hit]:
         """Return the `k` closest parts, the best first; raises InvalidArguments, ProviderError."""
-        files = await contents(self._sandbox)
+        files = {shown(name): data for name, data in (await contents(self._sandbox)).items()}
         try:
             if self._http is not None:
                 return await self._found(self._http, files, query, self._inside(path), k)
@@ -80,7 +81,7 @@ class SandboxSearch:
         self, http: aiohttp.ClientSession, files: Mapping[str, bytes], query: str, path: str, k: int
     ) -> list[Hit]:
         manifest = {name: content_hash(data) for name, data in files.items()}
-        asked = {"tree": tree_hash(manifest), "query": query, "path": path, "k": k}
+        asked = {"tree": tree_hash(manifest), "query": query, "path": shown(path), "k": k}
         for _ in range(ATTEMPTS):
             status, answer = await self._post(http, "/v1/search", asked)
             if status == NOT_FOUND:
@@ -176,4 +177,4 @@ def _hit(found: Mapping[str, Any], data: bytes) -> Hit:
     first, last = found["first"], found["last"]
     lines = data.decode(errors="replace").replace("\r\n", "\n").split("\n")[first - 1 : last]
     text = "\n".join(map(shortened, lines))
-    return Hit(path=found["path"], first=first, last=last, text=text)
+    return Hit(path=meant(found["path"]), first=first, last=last, text=text)

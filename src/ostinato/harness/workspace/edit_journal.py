@@ -7,6 +7,7 @@ fails.
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,7 +32,7 @@ class EditJournal:
 
     @classmethod
     async def of(cls, root: Path) -> "EditJournal":
-        common = (await git(root, "rev-parse", "--git-common-dir")).decode().rstrip("\n")
+        common = os.fsdecode(await git(root, "rev-parse", "--git-common-dir")).rstrip("\n")
         return cls(root, (root / common).resolve())
 
     def tell(self, session_id: str, turn: int | None, model: str, call: Call, edit: Edit) -> None:

@@ -9,31 +9,32 @@ one.
 import asyncio
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from ostinato.config import ConfigError
 from ostinato.harness.agent import Agent, HarnessConfig
-from ostinato.harness.client import GatewayClient, GatewayRefused, GatewayUnavailable, Reply
+from ostinato.harness.client import GatewayClient, GatewayRefused, GatewayUnavailable, Reply, open_http
 from ostinato.harness.conversation import Call, Conversation, Edit, Outcome
 from ostinato.harness.execute import ToolResult
-from ostinato.harness.git import worktree
+from ostinato.harness.git import git, worktree
 from ostinato.harness.permissions import policy
 from ostinato.harness.permissions.rules import Permissions, Rule
 from ostinato.harness.providers import mcp, mcp_config
 from ostinato.harness.providers.base import Providers
 from ostinato.harness.providers.mcp_config import McpServer
 from ostinato.harness.providers.search import SearchAt
-from ostinato.harness.roles import Observer
+from ostinato.harness.roles import Frontend, Observer
 from ostinato.harness.session_log import LogError, LogEvent, LogEventKind, SessionLog, Sessions
+from ostinato.harness.tools.names import presentable, shown
 from ostinato.harness.users import Permitting, User
 from ostinato.harness.workspace import undo
 from ostinato.harness.workspace.checkpoints import Checkpoints, Restored
 from ostinato.harness.workspace.edit_journal import EditJournal
+from ostinato.harness.workspace.served import Served, named, recording_notice
 from ostinato.sandbox.backends.process.backend import ProcessBackend
 from ostinato.sandbox.base import Limits, Sandbox, Spec
 from ostinato.types import Ending, Signal, SignalKind, new_id
@@ -45,7 +46,10 @@ PEOPLE = HarnessConfig(
 that of the served model where the gateway says it."""
 LIMITS = Limits(wall_s=120.0)
 PATIENCE_S = 10.0
+CONNECT_S = 1.5
+"""The seconds after which an address that does not respond counts as away; a person is told so."""
 FAREWELL_S = 2.0
+NOT_FOUND = 404
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,24 +80,19 @@ class Options:
             raise ConfigError(f"{self.url!r} is no address of a gateway: write it as http://{meant}")
 
 
-def recording_notice(recording: Mapping[str, Any]) -> str:
-    """Return in one line who may read the sessions of a key and whether they train, as the gateway says."""
-    whose = [f"--{name} {recording[name]}" for name in ("organisation", "user") if recording.get(name)]
-    granted = recording.get("trained_on") is True
-    allowed = (
-        "may be trained on and read by others" if granted else "are neither trained on nor read by others"
-    )
-    change = " ".join(["ostinato consent set", "no" if granted else "yes", *whose])
-    return (
-        "the gateway records your sessions; you and its operator may read them; they "
-        f"{allowed} (`{change}` where the record is changes that for new sessions)"
-    )
-
-
 class Workbench:
     """A workbench, made by `open`. It takes one prompt at a time; cancelling it leaves the session usable."""
 
-    def __init__(self, options: Options, root: Path, checkpoints: Checkpoints, journal: EditJournal) -> None:
+    def __init__(
+        self,
+        options: Options,
+        root: Path,
+        checkpoints: Checkpoints,
+        journal: EditJournal,
+        *,
+        user: User,
+        screen: Frontend,
+    ) -> None:
         self.root = root
         self.checkpoints = checkpoints
         self.config = options.config
@@ -101,7 +100,17 @@ class Workbench:
         self._options = options
         self._journal = journal
         self._backend = ProcessBackend(in_place=True)
-        self._client = GatewayClient(options.url, options.key, patience_s=PATIENCE_S)
+        self._http = open_http(CONNECT_S)
+        self._client = GatewayClient(
+            options.url, options.key, patience_s=PATIENCE_S, http=self._http, on_wait=self._say_away
+        )
+        self._user = Permitting(user) if options.auto else user
+        self._screen = screen
+        self.served = Served()
+        self.branch = ""
+        """The branch that is checked out, or the commit where none is."""
+        self._away = False
+        """True while the person knows that the gateway does not answer."""
         self._ending = Ending.ABANDONED
         self._open = AsyncExitStack()
         self.notices: list[str] = []
@@ -114,11 +123,12 @@ class Workbench:
         self.sandbox: Sandbox
         self.permissions: Permissions
         """The permissions with which every session begins."""
+        self._offered: Providers
         self._agent: Agent
 
     @classmethod
     async def open(
-        cls, options: Options, user: User, observer: Observer, *, session_id: str = ""
+        cls, options: Options, user: User, screen: Frontend, *, session_id: str = ""
     ) -> "Workbench":
         """Open a new session, or a named one of this repository.
 
@@ -128,25 +138,29 @@ class Workbench:
         own = [*policy.DEFAULT, *policy.keeping_programs(root)]
         rules = [*own, *policy.load(policy.file()), *options.rules]
         checkpoints = await Checkpoints.open(root, options.sessions.directory.parent / "checkpoints")
-        bench = cls(options, root, checkpoints, await EditJournal.of(root))
+        bench = cls(options, root, checkpoints, await EditJournal.of(root), user=user, screen=screen)
         bench.sandbox = await bench._backend.create(
             Spec(repo=root, limits=LIMITS, environment=_environment())
         )
         bench.permissions = Permissions([*rules, *await checkpoints.unkept()], root=str(root))
-        bench.config = await bench._fitted()
-        providers = await bench._providers()
-        bench._agent = Agent(
-            bench._client,
-            bench.sandbox,
-            Permitting(user) if options.auto else user,
-            bench.config,
-            observer=_Journalled(observer, bench),
-            permissions=bench.permissions,
-            keeper=checkpoints,
-            providers=providers,
-        )
+        await bench._look()
+        bench._offered = await bench._providers()
+        bench._employ()
+        await bench._see_branch()
         await bench._begin(options.sessions.open(session_id or new_id()))
         return bench
+
+    @property
+    def place(self) -> str:
+        """Return the model with its version, and the branch."""
+        model = named(self.served.name, self.version or self.served.version)
+        return f"{model} · {shown(self.branch)}" if self.branch else model
+
+    @property
+    def farewell(self) -> str:
+        """Return how to go on with the session; empty where nothing was said in it."""
+        session_id = self.conversation.session_id
+        return f"`ostinato code --resume {session_id}` goes on here" if self.conversation.messages else ""
 
     @property
     def fullness(self) -> str:
@@ -169,9 +183,16 @@ class Workbench:
     async def prompt(self, text: str) -> Outcome:
         """Work on a prompt; raises GatewayRefused, and CancelledError, after which the session can go on."""
         self._ending = Ending.ABANDONED
-        outcome = await self._agent.prompt(self.conversation, text)
+        outcome = await self._agent.prompt(self.conversation, presentable(text))
         self._ending = outcome.ending
+        await self._see_branch()
         return outcome
+
+    async def _see_branch(self) -> None:
+        """Look which branch is checked out, which a command may have changed."""
+        named = await git(self.root, "symbolic-ref", "--quiet", "--short", "HEAD", accepted=(0, 1))
+        head = named or await git(self.root, "rev-parse", "--quiet", "--short", "HEAD", accepted=(0, 1, 128))
+        self.branch = os.fsdecode(head).rstrip("\n")
 
     async def undo(self) -> Restored | None:
         """Take back the changes of the last prompt; None when nothing is left to undo."""
@@ -208,27 +229,67 @@ class Workbench:
         await self._finish()
         await self._journal.drain()
         await self._open.aclose()
-        await self._client.aclose()
+        await self._http.close()
         await self._backend.aclose()
         self.checkpoints.close()
+
+    def replied(self, reply: Reply) -> None:
+        is_known = reply.version is not None and reply.version >= 0  # engines of others have no versions
+        self.version, self._away = reply.version if is_known else None, False
 
     def tell_journal(self, call: Call, edit: Edit) -> None:
         model = "ostinato" if self.version is None else f"ostinato-{self.version}"
         self._journal.tell(self.conversation.session_id, self.conversation.last_turn, model, call, edit)
 
-    async def _fitted(self) -> HarnessConfig:
-        """Return the limits, with the context of the served model. A gateway that is away, or that knows
-        nothing of this key, says so to the first prompt."""
+    async def _look(self) -> None:
+        """Ask what is served. A gateway that knows nothing of this key says so to the first prompt."""
         try:
-            served = await asyncio.wait_for(self._client.served(), FAREWELL_S)
-        except (TimeoutError, GatewayUnavailable, GatewayRefused):
-            return self._options.config
-        if isinstance(recording := served.get("recording"), dict):
-            self.notices.append(recording_notice(recording))
-        context = served.get("max_model_len")
-        if not isinstance(context, int) or context <= 0:
-            return self._options.config
-        return replace(self._options.config, max_context=context)
+            self.served = await asyncio.wait_for(Served.of(self._client), FAREWELL_S)
+        except (TimeoutError, GatewayUnavailable) as error:
+            self.notices.append(self._gone(error))
+        except GatewayRefused:
+            return
+        if self.served.recording is not None:
+            self.notices.append(recording_notice(self.served.recording))
+
+    def _employ(self) -> None:
+        """Make the agent for the model that is served, with a context as long as it reads."""
+        self.config = self._options.config
+        if self.served.context is not None:
+            self.config = replace(self.config, max_context=self.served.context)
+        self._agent = Agent(
+            self._client,
+            self.sandbox,
+            self._user,
+            self.config,
+            observer=_Journalled(self._screen, self),
+            permissions=self.permissions,
+            keeper=self.checkpoints,
+            providers=self._offered,
+            model=self.served.name,
+        )
+
+    async def model(self, name: str = "") -> str:
+        """Return what is served, after the choice of another model where a name is given.
+
+        Raises GatewayRefused for a name that is not served, GatewayUnavailable.
+        """
+        self.served = await Served.of(self._client, name or self.served.name)
+        if name:
+            self.version = None
+            self._employ()
+        return self.served.described(self.version or self.served.version)
+
+    def _say_away(self, cause: Exception) -> None:
+        if not self._away:
+            self._screen.say(f"ostinato: {self._gone(cause)}", "yellow")
+
+    def _gone(self, cause: Exception) -> str:
+        """Note that the gateway is away, and return what a person reads of it, once."""
+        self._away = True
+        again = f"each request is tried again for {PATIENCE_S:.0f} s"
+        why = f" ({cause})" if str(cause) else ""
+        return f"the gateway at {self._options.url} does not answer; {again}{why}"
 
     async def _providers(self) -> Providers:
         url, key = os.environ.get("OSTINATO_SEARCH_URL"), self._options.key
@@ -252,12 +313,16 @@ class Workbench:
         back.
         """
         conversation, log = self.conversation, self.conversation.log
-        if conversation.messages:
+        if conversation.messages and (self._has_reply or not self._away):
             await self.post(SignalKind.ENDING, self._ending.value, "ending")
         if log is not None:
             log.close()
             if not log.events:
                 log.path.unlink()
+
+    @property
+    def _has_reply(self) -> bool:
+        return any(message["role"] == "assistant" for message in self.conversation.messages)
 
     async def post(self, kind: SignalKind, value: float | str, name: str, turn: int | None = None) -> None:
         """Post a signal of this session to the gateway.
@@ -278,6 +343,8 @@ class Workbench:
         except (TimeoutError, GatewayUnavailable):
             return  # the log has it; a gateway that is away must not keep a person waiting
         except GatewayRefused as error:
+            if error.status == NOT_FOUND and not self._has_reply:
+                return  # the only turn was broken off, so the gateway never heard of the session
             if not self._refused:
                 self.notices.append(f"the gateway does not take what became of this session: {error}")
             self._refused = True
@@ -301,7 +368,7 @@ class _Journalled:
         self._observer.text(piece)
 
     def reply(self, reply: Reply) -> None:
-        self._bench.version = reply.version
+        self._bench.replied(reply)
         self._observer.reply(reply)
 
     def call(self, call: Call) -> None:

@@ -163,14 +163,14 @@ class AgentSandbox:
             return await self._follow(command, timeout_s, on_output, state)
         self._check_running()
         request = {"op": "run", "window": None, **_request(command, timeout_s, state=state)}
-        most = 3 * self._limits.output_bytes + frames.SMALL  # a byte that is not UTF-8 becomes three
+        most = 4 * self._limits.output_bytes + frames.SMALL  # a byte that is not UTF-8 becomes four
         pending = self._connection.send_request(request, within_s=self._within(timeout_s), max_body=most)
         try:
             header, output = await self._connection.response(pending)
         except asyncio.CancelledError:
             self._connection.send({"id": pending.number, "op": "signal", "number": signal.SIGKILL})
             raise
-        return _result(header, output.decode(errors="replace")), header
+        return _result(header, output.decode(errors="backslashreplace")), header
 
     async def _follow(
         self, command: str, timeout_s: float | None, on_output: OnOutput, state: bool

@@ -80,7 +80,7 @@ class GuestClient:
         except FileNotFoundError:
             return ""
         await self.machine.run(f"rm -f {path}", CALL_S)
-        return data.decode(errors="replace")
+        return data.decode(errors="backslashreplace")
 
 
 def _value(line: str, output: str) -> Any:

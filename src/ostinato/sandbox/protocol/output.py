@@ -36,4 +36,4 @@ class OutputTail:
         end = data[-self._limit :] if self._limit else b""
         dropped = self._dropped + len(data) - len(end)
         note = f"[{dropped} bytes left out]\n" if dropped else ""
-        return note + end.decode(errors="replace")
+        return note + end.decode(errors="backslashreplace")

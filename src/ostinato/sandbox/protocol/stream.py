@@ -80,7 +80,7 @@ async def follow(process: Process, on_output: OnOutput) -> None:
 
     The command is killed when `on_output` fails or this call is cancelled.
     """
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
     try:
         async for data in process.output():
             on_output(decoder.decode(data))

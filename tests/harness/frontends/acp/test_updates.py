@@ -1,15 +1,21 @@
 """Events become updates in order, and an update that cannot be sent ends nothing."""
 
+import os
 from typing import Any
 
 import pytest
 from acp import schema
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ostinato.harness.conversation import Call, Edit
 from ostinato.harness.errors import UnexpectedEnvironment
 from ostinato.harness.execute import ToolResult
+from ostinato.harness.frontends.acp.person import Person
 from ostinato.harness.frontends.acp.updates import Updates, title
+from ostinato.harness.permissions.rules import Rule
 from ostinato.harness.profiles.offers import Reading
+from ostinato.harness.users import PermissionRequest
 
 
 def call(tool: str, id_: str = "c0", **arguments: Any) -> Call:
@@ -38,6 +44,30 @@ async def updates(screen: Screen):
     updates.max_context = 1000
     yield updates
     await updates.close()
+
+
+@given(st.binary(min_size=1, max_size=12).map(lambda name: os.fsdecode(name.replace(b"\0", b"\xe9"))))
+async def test_a_name_of_any_bytes_reaches_the_editor(name: str):
+    screen = Screen()
+    updates = Updates(screen.send, "/repo")
+    try:
+        for tool in ("edit", "todo_write"):
+            meant = Reading(tool=tool, arguments={"path": name, "todos": []})
+            updates.call(asked := Call(id="c", name=tool, arguments={}, meant=meant))
+            updates.edited(asked, Edit(path=name, before=b"x\n", after=b"y\n"))
+            updates.result(asked, ToolResult(text="ok"))
+        person = Person(None, updates, None, elicits=False)  # type: ignore[arg-type]
+        rule = Rule.exactly("edit", name)
+        arguments = {"path": name, "old_string": "x", "new_string": "y"}
+        request = PermissionRequest(
+            call_id="c", tool="edit", arguments=arguments, asks=(name,), grants=(rule,)
+        )
+        described = await person._described(request)
+        await updates.flush()
+        for sent in (*screen.seen, described):
+            assert sent.model_dump_json()
+    finally:
+        await updates.close()
 
 
 async def test_a_call_with_edits_is_shown_as_diffs(updates: Updates, screen: Screen):

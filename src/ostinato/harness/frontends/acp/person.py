@@ -15,7 +15,8 @@ from ostinato.harness.errors import ToolError, UserAborted
 from ostinato.harness.frontends.acp.updates import KINDS, Updates, title
 from ostinato.harness.permissions.rules import Action, Rule
 from ostinato.harness.tools import contents, edit
-from ostinato.harness.users import Grant, PermissionRequest
+from ostinato.harness.tools.names import presentable
+from ostinato.harness.users import Grant, PermissionAnswer, PermissionRequest, choice_of, numbered
 from ostinato.sandbox.base import SandboxError
 
 OPTIONS: tuple[tuple[schema.PermissionOptionKind, str], ...] = (
@@ -64,15 +65,16 @@ class Person:
         self.questions: asyncio.Queue[PendingQuestion] = asyncio.Queue()
         """Questions that wait for the next prompt."""
 
-    async def answer(self, question: str) -> str:
+    async def answer(self, question: str, options: Sequence[str] = ()) -> str:
         await self._updates.flush()
+        asked = "\n".join([question, *numbered(options)])
         if self._elicits:
-            return await self._elicit(question)
-        pending = PendingQuestion(question)
+            return choice_of(await self._elicit(asked), options)
+        pending = PendingQuestion(asked)
         self.questions.put_nowait(pending)
-        return await pending.answer
+        return choice_of(await pending.answer, options)
 
-    async def permit(self, request: PermissionRequest) -> Grant:
+    async def permit(self, request: PermissionRequest) -> PermissionAnswer:
         """Ask in the editor's dialog. A dialog that was closed or could not be shown counts as a refusal."""
         await self._updates.flush()
         options = [schema.PermissionOption(kind=kind, name=name, option_id=kind) for kind, name in OPTIONS]
@@ -88,7 +90,7 @@ class Person:
         grant = {"allow_once": Grant.ONCE, "allow_always": Grant.ALWAYS}.get(chosen, Grant.NO)
         denied = [replace(rule, action=Action.DENY) for rule in request.grants]
         await self._decided(request, grant.permits, denied if chosen == "reject_always" else ())
-        return grant
+        return PermissionAnswer(grant=grant)
 
     async def _elicit(self, question: str) -> str:
         fields = schema.ElicitationSchema(
@@ -113,14 +115,17 @@ class Person:
         ]
         added = [f"for this session: {rule}" for rule in request.grants]
         why = [f"read as a whole: {request.reason}"] if request.reason else []
-        words = tool_content(text_block("\n".join([*request.asks, *why, *added])))
+        words = tool_content(text_block(presentable("\n".join([*request.asks, *why, *added]))))
         shown = update_tool_call(
             self._updates.editors_id(request.call_id),
             title=title(request.tool, request.arguments),
             kind=KINDS.get(request.tool, "other"),
             status="pending",
             content=[*diffs, words],
-            raw_input=dict(request.arguments),
+            raw_input={
+                key: presentable(value) if isinstance(value, str) else value
+                for key, value in request.arguments.items()
+            },
         )
         return schema.ToolCallUpdate.model_validate(shown.model_dump(exclude={"session_update"}))
 

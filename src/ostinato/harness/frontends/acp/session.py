@@ -23,6 +23,7 @@ from ostinato.harness.frontends.acp.wire import INTERNAL, INVALID_PARAMS
 from ostinato.harness.git import GitError
 from ostinato.harness.permissions.rules import Action, Permissions, Rule
 from ostinato.harness.session_log import LogEvent
+from ostinato.harness.tools.names import shown
 from ostinato.harness.users import PermissionRequest
 from ostinato.harness.workspace.workbench import Options, Workbench
 from ostinato.types import Ending, SignalKind
@@ -225,8 +226,8 @@ class EditorSession:
         if done is None:
             self.updates.say("nothing to undo")
         else:
-            left = f"; changed since, so left: {', '.join(done.left)}" if done.left else ""
-            self.updates.say(f"undone: {', '.join(done.restored) or 'nothing'}{left}")
+            left = f"; changed since, so left: {', '.join(map(shown, done.left))}" if done.left else ""
+            self.updates.say(f"undone: {', '.join(map(shown, done.restored)) or 'nothing'}{left}")
         await self.updates.flush()
         return "end_turn"
 

@@ -32,6 +32,7 @@ from ostinato.harness.client import Reply
 from ostinato.harness.conversation import Call, Edit
 from ostinato.harness.execute import ToolResult
 from ostinato.harness.profiles.profile import named_by
+from ostinato.harness.tools.names import presentable, shown
 from ostinato.types import new_id
 
 KINDS: Mapping[str, schema.ToolKind] = {
@@ -78,8 +79,8 @@ class Updates:
         )
         self._queue.put_nowait(chunk)
 
-    def say(self, text: str) -> None:
-        """Show a message of the harness itself."""
+    def say(self, text: str, style: str = "") -> None:
+        """Show a message of the harness itself; an editor has its own styles."""
         self._message_id = new_id()
         self.text(text)
         self._message_id = new_id()
@@ -210,7 +211,8 @@ class Updates:
         return schema.ToolCallLocation(path=self._absolute(edit.path), line=line)
 
     def _absolute(self, path: str) -> str:
-        return posixpath.normpath(posixpath.join(self._root, path))
+        """Return the place of a file; a name that is no text is spelled out, since the protocol has text."""
+        return presentable(posixpath.normpath(posixpath.join(self._root, shown(path))))
 
     async def _deliver(self) -> None:
         while True:
@@ -232,6 +234,6 @@ def title(tool: str, arguments: Mapping[str, Any]) -> str:
     subject = arguments.get(SUBJECTS.get(tool, ""), "")
     if not subject and tool not in SUBJECTS and arguments:
         subject = json.dumps(dict(arguments), ensure_ascii=False, default=str)
-    first, _, rest = str(subject).strip().partition("\n")
+    first, _, rest = presentable(str(subject)).strip().partition("\n")
     shown = f"{tool}: {first}{' …' if rest else ''}" if first else tool
     return shown if len(shown) <= TITLE_CHARS else shown[: TITLE_CHARS - 1] + "…"

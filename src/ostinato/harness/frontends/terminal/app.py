@@ -15,13 +15,12 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Static
 
@@ -39,6 +38,7 @@ from ostinato.harness.frontends.slash_commands import (
     is_command,
     resumed,
 )
+from ostinato.harness.frontends.terminal.asking import KEYS, PERMISSION, Asking
 from ostinato.harness.frontends.terminal.background import is_dark
 from ostinato.harness.frontends.terminal.completion import Candidates, complete
 from ostinato.harness.frontends.terminal.earlier import EarlierSessions
@@ -52,12 +52,19 @@ from ostinato.harness.frontends.terminal.story import Story
 from ostinato.harness.frontends.terminal.story_writer import StoryWriter
 from ostinato.harness.git import GitError, git
 from ostinato.harness.session_log import LogError
-from ostinato.harness.users import CHOICES, UNCLEAR, Grant, PermissionRequest, grant_of, question_of, visible
+from ostinato.harness.tools.names import shown
+from ostinato.harness.users import (
+    UNCLEAR,
+    PermissionAnswer,
+    PermissionRequest,
+    choice_of,
+    permission_of,
+    question_of,
+    visible,
+)
 from ostinato.harness.workspace.workbench import Options, Workbench
 
 DONE = 0
-PERMISSION = "permission"
-"""The title over a request for permission."""
 MOST_FILES = 50_000
 """The files that are completed."""
 
@@ -85,7 +92,7 @@ class CodeApp(App[int]):
         self._resume = resume
         self._bench: Workbench | None = None
         self._work: asyncio.Task[None] | None = None
-        self._pending_answer: asyncio.Future[str] | None = None
+        self._asking = Asking(id="asking")
         self._queue: list[str] = []
         self._files: list[str] = []
         self._history = LineHistory(options.sessions.directory.parent / "history.jsonl")
@@ -98,16 +105,20 @@ class CodeApp(App[int]):
         """Every entry of the story, as text."""
         return self._writer.transcript
 
+    @property
+    def farewell(self) -> str:
+        """Return how to go on with the session."""
+        return "" if self._bench is None else self._bench.farewell
+
     def compose(self) -> ComposeResult:
         yield Story(id="story")
         yield Static(id="plan", markup=False)
-        with VerticalScroll(id="asking", can_focus=False):
-            yield Static(id="question", markup=False)
+        yield self._asking
         yield EarlierSessions(id="sessions")
         yield Static(id="queue", markup=False)
         choices = Choices(id="found")
         yield choices
-        yield PromptLine(choices, self._history, self._completed, id="line")
+        yield PromptLine(choices, self._history, self._completed, self._asking.pressed, id="line")
         yield Static("", id="status", markup=False)
 
     async def on_mount(self) -> None:
@@ -133,25 +144,14 @@ class CodeApp(App[int]):
             await self._take(self._first)
 
     async def on_prompt_line_submitted(self, event: PromptLine.Submitted) -> None:
-        if self._pending_answer is not None and not self._pending_answer.done():
+        if self._asking.waits:
             # After the next refresh the question has its size: what is typed ahead permits nothing unseen.
-            self.call_after_refresh(self._answered, self._pending_answer, event.text)
+            self.call_after_refresh(self._asking.take, event.text)
         elif event.text.strip() and (self._work is None or self._work.done()):
             self._start(event.text)
         elif event.text.strip():
             self._queue.append(event.text)
             self._show_queue()
-
-    def _answered(self, pending: asyncio.Future[str], text: str) -> None:
-        """Give the answer to who waits for it; but what was not shown to its end is not permitted."""
-        grant, asking = grant_of(text), self.query_one("#asking", VerticalScroll)
-        unread = asking.max_scroll_y - asking.scroll_offset.y
-        if pending.done():
-            return
-        if asking.border_title == PERMISSION and grant is not None and grant.permits and unread > 0:
-            asking.border_subtitle = f"{unread} more lines: PageDown shows them, then answer"
-        else:
-            pending.set_result(text)
 
     def _start(self, text: str) -> None:
         self._work = asyncio.ensure_future(self._guarded(lambda: self._take(text)))
@@ -182,8 +182,7 @@ class CodeApp(App[int]):
         self.query_one("#story", Story).toggle_newest()
 
     def action_page(self, by: int) -> None:
-        asked = self._pending_answer is not None
-        place = self.query_one("#asking" if asked else "#story", Widget)
+        place = self._asking if self._asking.waits else self.query_one("#story", Widget)
         place.scroll_relative(y=by * max(1, place.size.height - 2), animate=False)
 
     async def close(self) -> None:
@@ -277,14 +276,16 @@ class CodeApp(App[int]):
 
     def reply(self, reply: Reply) -> None:
         self._writer.ended()
+        self._line.border_title = Text(visible(self._opened_bench().place))
         self._do("working")
 
     def call(self, call: Call) -> None:
         self._writer.call(headline(call))
+        self._do(f"runs {visible(call.tool)}")
         if plan(call):
-            shown = self.query_one("#plan", Static)
-            shown.update(Text("\n".join(plan(call))))
-            shown.display = True
+            steps = self.query_one("#plan", Static)
+            steps.update(Text("\n".join(plan(call))))
+            steps.display = True
 
     def output(self, call: Call, piece: str) -> None:
         self._writer.output(piece)
@@ -302,33 +303,28 @@ class CodeApp(App[int]):
 
     # The User: questions of the agent.
 
-    async def answer(self, question: str) -> str:
-        text = (await self._ask(question, "a question")).strip()
+    async def answer(self, question: str, options: Sequence[str] = ()) -> str:
+        text = choice_of(await self._ask(question, "a question", options), options)
         if not text:
             raise UserAborted("the user did not answer")
         return text
 
-    async def permit(self, request: PermissionRequest) -> Grant:
-        lines = [*question_of(request), CHOICES]
-        while (grant := grant_of(await self._ask("\n".join(lines), PERMISSION))) is None:
-            lines = [UNCLEAR, *question_of(request), CHOICES]
-        return grant
+    async def permit(self, request: PermissionRequest) -> PermissionAnswer:
+        lines = [*question_of(request), KEYS]
+        while (decision := permission_of(await self._ask("\n".join(lines), PERMISSION))) is None:
+            lines = [UNCLEAR, *question_of(request), KEYS]
+        return decision
 
-    async def _ask(self, question: str, title: str) -> str:
+    async def _ask(self, question: str, title: str, options: Sequence[str] = ()) -> str:
         """Ask, with an empty line: what was half typed before is set aside, so that it answers nothing."""
-        asking, draft = self.query_one("#asking", VerticalScroll), self._line.text
+        draft, doing = self._line.text, self.activity.doing
         self._line.put("")
-        asking.border_title, asking.border_subtitle = title, "PageDown and PageUp move in it"
-        self.query_one("#question", Static).update(Text(visible(question)))
-        asking.scroll_home(animate=False)
-        asking.display = True
         self._do("waits for your answer", moves=False)
-        self._pending_answer = asyncio.get_running_loop().create_future()
         try:
-            answer = await self._pending_answer
+            answer = await self._asking.ask(question, title, options)
         finally:
-            self._pending_answer, asking.display = None, False
             self._line.put("\n".join(part for part in (self._line.text, draft) if part))
+            self._do(doing)
         self.say(f"? {question}\n> {answer}", "yellow")
         return answer
 
@@ -339,7 +335,7 @@ class CodeApp(App[int]):
         return self.query_one("#line", PromptLine)
 
     def _completed(self, before: str) -> Candidates | None:
-        return None if self._pending_answer is not None else complete(before, COMMANDS, self._files)
+        return None if self._asking.waits else complete(before, COMMANDS, self._files)
 
     async def _list_files(self) -> None:
         try:
@@ -349,14 +345,13 @@ class CodeApp(App[int]):
         except GitError as error:
             self.say(f"ostinato: no files are completed: {error}", "yellow")
             return
-        names = listed.decode(errors="replace").split("\0")[:MOST_FILES]
-        self._files = [name for name in names if name and name.isprintable()]
+        self._files = [shown(os.fsdecode(name)) for name in listed.split(b"\0")[:MOST_FILES] if name]
 
     def _show_queue(self) -> None:
-        shown = self.query_one("#queue", Static)
-        shown.display = bool(self._queue)
+        queue = self.query_one("#queue", Static)
+        queue.display = bool(self._queue)
         waiting = [f"waits: {visible(text).partition(chr(10))[0]}" for text in self._queue]
-        shown.update(Text("\n".join(waiting), no_wrap=True, overflow="ellipsis"))
+        queue.update(Text("\n".join(waiting), no_wrap=True, overflow="ellipsis"))
 
     def _do(self, doing: str, *, moves: bool = True) -> None:
         self.activity = Activity(doing=doing, since=time.monotonic(), moves=moves)
@@ -366,6 +361,8 @@ class CodeApp(App[int]):
         self._writer.ended()
         settle()
         self._do(f"took {self._took:.0f} s" if self._took else "", moves=False)
+        if self._bench is not None:
+            self._line.border_title = Text(visible(self._bench.place))
 
     def _tick(self) -> None:
         self._writer.flush()
@@ -377,8 +374,9 @@ class CodeApp(App[int]):
             return
         session = self._bench.conversation.session_id[:8]
         doing = self.activity.words(time.monotonic())
-        shown = status(session, self._bench.fullness, self._bench.filled, doing, self.size.width)
-        self.query_one("#status", Static).update(shown)
+        told = status(session, self._bench.fullness, self._bench.filled, doing, self.size.width)
+        for line in self.query("#status").results(Static):  # there is none while the app leaves
+            line.update(told)
 
     def _opened_bench(self) -> Workbench:
         if self._bench is None:
@@ -386,14 +384,17 @@ class CodeApp(App[int]):
         return self._bench
 
 
-async def full_screen(prompt: str | None, resume: str | None, options: Options) -> int:
-    """Run a conversation on the full screen. Return the exit status: 0 done, 2 wrong request."""
+async def full_screen(prompt: str | None, resume: str | None, options: Options) -> tuple[int, str]:
+    """Run a conversation on the full screen. Return the exit status (0 done, 2 wrong request) and how to go
+    on with the session; a terminal that is gone is told nothing.
+    """
     app = CodeApp(options, prompt, resume, dark=is_dark(sys.stdin.fileno(), os.environ))
     gone = asyncio.ensure_future(hung_up(sys.stdin.fileno()))
     gone.add_done_callback(lambda done: None if done.cancelled() else app.exit(DONE))
     try:
         status_code = await app.run_async()
     finally:
+        told = "" if gone.done() else app.farewell
         gone.cancel()
         await asyncio.shield(app.close())
-    return DONE if status_code is None else status_code
+    return DONE if status_code is None else status_code, told

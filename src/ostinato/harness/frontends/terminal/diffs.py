@@ -9,6 +9,7 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 from ostinato.harness.conversation import Edit
+from ostinato.harness.tools.names import shown
 from ostinato.harness.users import visible
 
 HUNK = re.compile(r"^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)")
@@ -36,11 +37,12 @@ class DiffLine:
 
 def diff_of(edit: Edit) -> str:
     """Return an edit as a unified diff; of bytes that are no text it says so."""
+    path = shown(edit.path)
     try:
         before, after = ((side or b"").decode() for side in (edit.before, edit.after))
     except UnicodeDecodeError:
-        return f"--- {edit.path}\n+++ {edit.path}\nnot a text\n"
-    names = (edit.path if edit.before is not None else "/dev/null", edit.path)
+        return f"--- {path}\n+++ {path}\nnot a text\n"
+    names = (path if edit.before is not None else "/dev/null", path)
     lines = difflib.unified_diff(_lines(before), _lines(after), *names, lineterm="")
     return "".join(f"{line}\n" for line in lines)
 

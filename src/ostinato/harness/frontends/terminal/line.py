@@ -65,17 +65,30 @@ class PromptLine(TextArea):
     inherit_bindings: ClassVar[bool] = True
 
     def __init__(
-        self, choices: Choices, history: LineHistory, complete: Callable[[str], Candidates | None], *, id: str
+        self,
+        choices: Choices,
+        history: LineHistory,
+        complete: Callable[[str], Candidates | None],
+        asked: Callable[[events.Key], str | None],
+        *,
+        id: str,
     ) -> None:
+        """Make the field. `asked` takes a key of the empty line for a question, and returns what stands in
+        the line then; None where no question wants the key.
+        """
         super().__init__(
             id=id, compact=True, highlight_cursor_line=False, placeholder="> ", tab_behavior="focus"
         )
         self._choices = choices
         self._history = history
         self._complete = complete
+        self._asked = asked
 
     async def _on_key(self, event: events.Key) -> None:
-        if self._handled(event.key):
+        begun = None if self.text else self._asked(event)
+        if begun is not None:
+            self.put(begun)
+        if begun is not None or self._handled(event.key):
             event.stop()
             event.prevent_default()
         else:

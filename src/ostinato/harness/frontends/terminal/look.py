@@ -14,6 +14,6 @@ Screen { background: $background; }
 #queue { max-height: 6; color: $text-muted; }
 #found { max-height: 10; }
 #sessions { max-height: 50%; border: round $primary; }
-#line { border-top: solid $primary 50%; }
+#line { border-top: solid $primary 50%; border-title-color: $text-muted; border-title-align: right; }
 #status { height: 1; background: $panel; padding: 0 1; }
 """

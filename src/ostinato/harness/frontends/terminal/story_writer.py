@@ -13,6 +13,7 @@ from ostinato.harness.frontends.screen import SHOWN_LINES, shortened
 from ostinato.harness.frontends.terminal.diffs import counted, diff_of, shown_diff
 from ostinato.harness.frontends.terminal.markdown import GrowingMarkdown
 from ostinato.harness.frontends.terminal.story import Entry, Story
+from ostinato.harness.tools.names import shown
 from ostinato.harness.users import visible
 
 FLUSH_S = 0.05
@@ -80,8 +81,8 @@ class StoryWriter:
         """Show the diff of an edit."""
         self.ended()
         diff = diff_of(edit)
-        title = Text(f"  changed {visible(edit.path)}", style="green")
-        self._foldable(f"  changed {edit.path}", diff, title, files=False)
+        changed = f"  changed {shown(edit.path)}"
+        self._foldable(changed, diff, Text(visible(changed), style="green"), files=False)
 
     def changed(self, diff: str) -> None:
         """Show, folded, all that a request changed."""
