@@ -36,6 +36,23 @@ def test_explain_as_json_is_the_canonical_reward(path: Path, capsys: pytest.Capt
     assert reward["as_of"] == 5 and {part["name"] for part in reward["parts"]} >= {"kept", "effort"}
 
 
+@pytest.mark.parametrize("command", ["explain", "score"])
+def test_a_session_is_meant_by_the_beginning_of_its_id(
+    path: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = Store.open(path)
+    comment = Signal(session_id="3f058d8209d8", kind=SignalKind.COMMENT, value="a\n\x1b[2Jb", observed_at=1e9)
+    for id in ("3f058d8209d8", "3f0599"):
+        store.record([turn(0, id)], [], [session(id, ending=Ending.FINISHED)])
+    store.record([], [comment])
+    store.close()
+    assert main(["rewards", command, "3f058", "--store", str(path)]) == 0
+    assert "1 sessions scored" in (text := capsys.readouterr().out) or text.startswith("3f058d8209d8  ada")
+    assert "\x1b" not in text
+    assert main(["rewards", command, "3f05", "--store", str(path)]) == 2
+    assert "3f058d8209d8, 3f0599" in capsys.readouterr().err
+
+
 def test_score_counts_what_changed(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for changed in (1, 0):
         assert main(["rewards", "score", "--store", str(path), "--json", "--as-of", "2e9"]) == 0

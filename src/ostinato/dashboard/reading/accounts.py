@@ -8,10 +8,10 @@ from sqlalchemy import Connection, select
 
 from ostinato.dashboard.access import Viewer
 from ostinato.dashboard.reading.base import Answer, Asked, RecordSource
-from ostinato.dashboard.text.plain import line_of
 from ostinato.store.purge import AGE
 from ostinato.store.sql.chunks import rows_in
 from ostinato.store.sql.schema import consents, groups, keys, purges, samples, sessions, trainings
+from ostinato.web.plain import line_of
 
 MOST_ROWS = 200
 """The keys, decisions and purges of one page, the newest."""

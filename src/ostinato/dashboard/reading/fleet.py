@@ -19,12 +19,12 @@ from ostinato.dashboard.reading.base import (
     first_version,
     version_of,
 )
-from ostinato.dashboard.text.plain import line_of
 from ostinato.store import Objects, ObjectsError, StoreError
 from ostinato.store.config import objects_of
 from ostinato.store.sql.chunks import rows_in
 from ostinato.store.sql.schema import sessions, turns
 from ostinato.types import Arm, Checkpoint
+from ostinato.web.plain import line_of
 
 MOST_SESSIONS = 300
 """The newest sessions from whose turns the speed of the engines is read."""

@@ -11,10 +11,10 @@ from ostinato.dashboard.reading.base import Answer, Asked, RecordSource
 from ostinato.dashboard.reading.fleet import lately, speed
 from ostinato.dashboard.reading.versions import verdict_of
 from ostinato.dashboard.reading.words import audit
-from ostinato.dashboard.text.plain import line_of
 from ostinato.store import Store
 from ostinato.store.sql.schema import sessions, states
 from ostinato.types import Arm, Source
+from ostinato.web.plain import line_of
 
 DAY_S = 86_400.0
 VERDICTS = 5

@@ -7,9 +7,9 @@ from sqlalchemy import func, select
 from ostinato.dashboard.access import Viewer
 from ostinato.dashboard.reading.base import Answer, Asked, NotThereError, RecordSource, whole
 from ostinato.dashboard.reading.words import audit, steering
-from ostinato.dashboard.text.plain import clean, line_of
 from ostinato.store.sql.schema import groups, trainings
 from ostinato.types import Arm, Checkpoint, Report, Verdict
+from ostinato.web.plain import clean, line_of
 
 MOST = 200
 """The versions of one page, the newest."""

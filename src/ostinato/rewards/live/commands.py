@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ostinato.store.commands import add_record
 from ostinato.types import Reward, Session, Signal, Source
+from ostinato.web.plain import line_of
 
 if TYPE_CHECKING:
     from ostinato.rewards.live.definition import LiveDefinition
@@ -24,10 +25,11 @@ def register(commands: Any) -> None:
     parser = commands.add_parser("rewards")
     group = parser.add_subparsers(required=True, metavar="COMMAND")
     explain = group.add_parser("explain", help="every part of a session's reward, its state and evidence")
-    explain.add_argument("session", help="the session's id")
+    explain.add_argument("session", help="the session's id, or the beginning of it")
     _common(explain, _explain)
     score = group.add_parser("score", help="score sessions again by all that is known, and keep what changed")
-    score.add_argument("session", nargs="*", help="without one: every live session that has ended")
+    every = "ids, or their beginnings (default: every live session that has ended)"
+    score.add_argument("session", nargs="*", help=every)
     _common(score, _score)
 
 
@@ -58,13 +60,15 @@ def _open(run: Any, options: argparse.Namespace) -> int:
 
 def _score(store: "Store", definition: "LiveDefinition", options: argparse.Namespace, as_of: float) -> int:
     from ostinato.rewards.live.rescore import rescore
+    from ostinato.store.abbreviation import session_meant
 
     sessions = store.sessions(source=Source.LIVE, ended=True)
     if options.session:
         chosen = {session.id: session for session in sessions}
-        if unknown := [id_ for id_ in options.session if id_ not in chosen]:
+        meant = [session_meant(store, given) for given in options.session]
+        if unknown := [id_ for id_ in meant if id_ not in chosen]:
             return _complain(f"{unknown[0]} is no live session that has ended in this record")
-        sessions = [chosen[id_] for id_ in options.session]
+        sessions = [chosen[id_] for id_ in meant]
     done = rescore(store, definition, sessions, as_of=as_of)
     if options.json:
         facts = {"sessions": done.sessions, "changed": done.changed, "without_reward": done.without_reward}
@@ -79,10 +83,10 @@ def _score(store: "Store", definition: "LiveDefinition", options: argparse.Names
 
 def _explain(store: "Store", definition: "LiveDefinition", options: argparse.Namespace, as_of: float) -> int:
     from ostinato.rewards.live.rescore import canonical
+    from ostinato.store.abbreviation import session_meant
 
-    session = store.session(options.session)
-    if session is None:
-        return _complain(f"{options.session} is no session in this record")
+    session = store.session(session_meant(store, options.session))
+    assert session is not None
     turns, signals = store.turns(session.id), store.signals(session.id)
     reward = definition.score(session.id, turns, signals, as_of=as_of)
     if options.json:
@@ -108,7 +112,8 @@ def explained(session: Session, reward: Reward, signals: list[Signal], settles_a
 def _evidence(signal: Signal | None, id_: str) -> str:
     if signal is None:
         return f"turn {id_}"
-    return f"{_moment(signal.observed_at)}  {signal.kind.value} {signal.value}  {id_}"
+    value = line_of(signal.value, 80) if isinstance(signal.value, str) else str(signal.value)
+    return f"{_moment(signal.observed_at)}  {signal.kind.value} {value}  {id_}"
 
 
 def _moment(seconds: float) -> str:
