@@ -115,7 +115,7 @@ def test_a_version_is_meant_by_its_number_or_its_digest(store: Store) -> None:
     store.add_version(replace(version(2, 1), digest=digest))
     words = ("2", "8aa3", digest, "1d", "7", "-1")
     assert [version_meant(store, given) for given in words] == [2, 2, 2, 1, 7, -1]
-    with pytest.raises(IdError, match=r"no version in .* begins with '9aa3'"):
+    with pytest.raises(IdError, match="no version 9aa3 in"):
         version_meant(store, "9aa3")
 
 

@@ -24,5 +24,5 @@ def test_the_candidates_are_named(store: Store) -> None:
     store.record([], sessions=[session(f"abcd{n}") for n in range(3)])
     with pytest.raises(IdError, match="give more of the one you mean: abcd0, abcd1, abcd2"):
         session_meant(store, "abcd")
-    with pytest.raises(IdError, match=r"no session in .* begins with 'abce'"):
+    with pytest.raises(IdError, match="no session abce in"):
         session_meant(store, "abce")

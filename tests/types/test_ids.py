@@ -25,5 +25,5 @@ def test_an_id_is_completed_where_it_is_the_only_one(known: set[str], text: str)
         return
     with pytest.raises(IdError) as refused:
         completed(text, known, noun="session", where="x.db")
-    assert repr(text) in str(refused.value)
+    assert text in str(refused.value)
     assert len(text) < 4 or all(id in str(refused.value) for id in sorted(begun)[:5])

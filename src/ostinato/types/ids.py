@@ -30,12 +30,12 @@ def completed(given: str, known: Iterable[str], *, noun: str, where: str) -> str
     if given in begun:
         return given
     if len(given) < SHORTEST:
-        raise IdError(f"no {noun} {given!r} in {where}: give the whole id, or {SHORTEST} characters of it")
+        raise IdError(f"no {noun} {given} in {where}: give the whole id, or {SHORTEST} characters of it")
     if not begun:
-        raise IdError(f"no {noun} in {where} has an id that begins with {given!r}")
+        raise IdError(f"no {noun} {given} in {where}, and none whose id begins so")
     if len(begun) > 1:
         several = ", ".join(begun[:5]) + (" …" if len(begun) > 5 else "")
-        raise IdError(f"{given!r} begins several ids in {where}, give more of the one you mean: {several}")
+        raise IdError(f"{given} begins several ids in {where}, give more of the one you mean: {several}")
     return begun[0]
 
 

@@ -92,7 +92,7 @@ def test_what_is_not_there(sessions: Sessions, capsys: pytest.CaptureFixture[str
     assert main(["session", "show"]) == 2
     assert "`ostinato code` records one" in capsys.readouterr().err
     assert main(["session", "show", "s9"]) == 2
-    assert "no session 's9' in" in capsys.readouterr().err
+    assert "no session s9 in" in capsys.readouterr().err
     sessions.directory.mkdir(parents=True, exist_ok=True)
     sessions.path("s0").touch()
     assert main(["session", "export", "--format", "atif", "s0"]) == 2
