@@ -7,7 +7,9 @@ from sqlalchemy import func, select
 from ostinato.dashboard.access import Viewer
 from ostinato.dashboard.reading.base import Answer, Asked, NotThereError, RecordSource, whole
 from ostinato.dashboard.reading.words import audit, steering
+from ostinato.store import Store
 from ostinato.store.sql.schema import groups, trainings
+from ostinato.store.sql.schema import versions as recorded
 from ostinato.types import Arm, Checkpoint, Report, Verdict
 from ostinato.web.plain import clean, line_of
 
@@ -62,6 +64,12 @@ def one(reading: RecordSource, _: Viewer, asked: Asked) -> Answer:
         "now": reading.clock(),
         "kinds": [{"kind": line_of(kind, 40) or "without a kind", "groups": count} for kind, count in taught],
     }
+
+
+def recorded_versions(store: Store) -> set[int]:
+    """Return the versions that have a page: a teacher, and what was served without a chain, have none."""
+    with store.database.read() as connection:
+        return set(connection.scalars(select(recorded.c.version)))
 
 
 def _tried(arms: Sequence[Arm], version: int) -> bool:
