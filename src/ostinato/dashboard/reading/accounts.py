@@ -32,8 +32,9 @@ def seen(reading: RecordSource, viewer: Viewer, _: Asked) -> Answer:
 
 
 def _keys(connection: Connection, viewer: Viewer) -> list[Answer]:
-    """Return the keys, revoked ones too. A revoked key of a purged user belongs to nobody any more."""
-    query = select(keys).order_by(keys.c.created_at.desc()).limit(MOST_ROWS)
+    """Return the keys, revoked ones last. A revoked key of a purged user belongs to nobody any more."""
+    newest = keys.c.revoked_at.is_not(None), keys.c.created_at.desc()
+    query = select(keys).order_by(*newest).limit(MOST_ROWS)
     if not viewer.operator:
         query = query.where(keys.c.organisation == viewer.organisation)
     return [

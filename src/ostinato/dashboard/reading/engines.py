@@ -36,7 +36,8 @@ def asked(places: Sequence[T], ask: Callable[[T], Answer]) -> list[Answer]:
         try:
             found.append({**future.result(), "trouble": None})
         except (OSError, ValueError, ObjectsError, http.client.HTTPException) as error:
-            found.append({"trouble": line_of(f"no answer: {error}", 200)})
+            why = (error.strerror if isinstance(error, OSError) else None) or error
+            found.append({"trouble": line_of(f"no answer: {why}", 200)})
     return found
 
 
