@@ -39,12 +39,12 @@ from ostinato.config import load
 from ostinato.demo.commands import DEMO
 from ostinato.deploy.abtest import HARM, Trial, TrialSession, effect, judge
 from ostinato.deploy.budget import next_alpha
-from ostinato.deploy.gate import ALPHA, PRIMARY, SLACK, change, mean_of, p_values, unproven
+from ostinato.deploy.gate import ALPHA, SLACK, change, mean_of, p_values, unproven
 from ostinato.deploy.statistics import Floats, half_width
 from ostinato.loop.config import RunConfig
 from ostinato.loop.stages.problems import HELD_OUT_SEED
 from ostinato.tasks.pebble.source import pebbles
-from ostinato.types import Decision, Verdict
+from ostinato.types import PRIMARY, Decision, Verdict
 
 Rng = np.random.Generator
 CONFIG = load(RunConfig, DEMO)

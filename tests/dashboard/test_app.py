@@ -11,6 +11,7 @@ from ostinato.dashboard.html import ago, num, prob, seconds, signed
 from ostinato.dashboard.pages import PAGES
 from ostinato.store import Store
 from ostinato.store.accounts import hash_key
+from ostinato.types import PartState, Reward, RewardPart
 
 ASKED = {
     "/session": {"id": STORY},
@@ -88,6 +89,34 @@ async def test_a_key_opens_the_door_and_a_revoked_one_does_not(
     assert (await stranger.post("/enter", data={"key": "key-of-bob"})).status_code == 403
     store.add_key(hash_key("feedback-only"), "eve", "feedback")
     assert (await stranger.post("/enter", data={"key": "feedback-only"})).status_code == 403
+
+
+async def test_revoked_keys_are_folded_and_crowd_no_valid_one_out(
+    operator: httpx.AsyncClient, store: Store
+) -> None:
+    for number in range(250):
+        store.add_key(hash_key(f"old-{number}"), f"gone-{number}")
+    store.accounts.retire([hash_key(f"old-{number}") for number in range(250)])
+    page = (await operator.get("/accounts")).text
+    valid, folded, revoked = page.partition("<summary>")
+    assert folded and ">ada<" in valid and "gone-" not in valid and "gone-" in revoked
+
+
+async def test_parts_of_a_reward_that_are_zero_are_folded(operator: httpx.AsyncClient, store: Store) -> None:
+    states = {"kept": (1.0, PartState.OBSERVED, ("fact",)), "broken": (0.0, PartState.OBSERVED, ())}
+    states |= dict.fromkeys(("left_1d", "left_7d"), (0.0, PartState.CENSORED, ()))
+    states |= {"effort": (-0.01, PartState.OBSERVED, ())}
+    parts = [
+        RewardPart(name=name, value=value, state=state, evidence=evidence)
+        for name, (value, state, evidence) in states.items()
+    ]
+    store.add_rewards([Reward(session_id=STORY, definition="d", parts=tuple(parts))])
+    page = (await operator.get("/session", params={"id": STORY})).text
+    card = page[page.index('id="rewards"') : page.index('id="ledger"')]
+    shown, _, folded = card.partition("<summary>")
+    assert [name for name in states if f">{name}<" in shown] == ["kept", "effort"]
+    assert "3 parts are zero: 2 can still count, 1 saw nothing of the kind" in folded
+    assert "observed</span>" not in folded and "computed from the turns" in shown
 
 
 async def test_other_sites_and_host_names_are_refused(operator: httpx.AsyncClient) -> None:

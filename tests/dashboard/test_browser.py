@@ -67,6 +67,10 @@ def test_every_page_fits_its_window_and_no_text_lies_on_another(pages: list[Seen
     assert not [(seen.address, seen.width, seen.overlaps) for seen in pages if seen.overlaps]
 
 
+def test_the_whole_menu_can_be_reached(pages: list[Seen]) -> None:
+    assert not [(seen.address, seen.width, seen.unreachable) for seen in pages if seen.unreachable]
+
+
 @pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: run `make test-browser`")
 def test_every_page_passes_wcag_aa(pages: list[Seen]) -> None:
     assert not [(seen.address, seen.width, seen.violations) for seen in pages if seen.violations]

@@ -10,7 +10,7 @@ from ostinato.dashboard.access import OPERATOR, Viewer
 from ostinato.dashboard.pages import PAGES
 from ostinato.dashboard.reading import sessions
 from ostinato.dashboard.reading.base import RecordSource
-from ostinato.dashboard.reading.live import marker
+from ostinato.dashboard.reading.now import marker
 
 ASKED = {
     "/session": {"id": STORY},

@@ -60,6 +60,13 @@ OVERLAPS = """
 })()
 """
 """The texts that lie over each other."""
+UNREACHABLE = """
+[...document.querySelectorAll("header a")].filter((each) => {
+  const box = each.getBoundingClientRect();
+  return !each.closest(".skip") && (box.width < 1 || box.left < 0 || box.right > innerWidth);
+}).map((each) => each.textContent)
+"""
+"""The entries of the menu that lie outside of the window."""
 EXAMINE = """
 (async () => {
   const rules = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"];
@@ -80,6 +87,7 @@ class Seen:
     too_wide: int = 0
     """CSS pixels by which the page is wider than the window."""
     overlaps: list[str] = field(default_factory=list)
+    unreachable: list[str] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
     """Rules of WCAG AA that axe-core found broken."""
 
@@ -123,6 +131,7 @@ async def _look(tab: Tab, root: str, address: str, width: int, script: str) -> S
     seen = Seen(address=address, width=width)
     seen.too_wide = await tab.evaluate("document.documentElement.scrollWidth - innerWidth")
     seen.overlaps = await tab.evaluate(OVERLAPS)
+    seen.unreachable = await tab.evaluate(UNREACHABLE)
     if script:
         await tab.evaluate(script)
         seen.violations = await tab.evaluate(EXAMINE)

@@ -1,8 +1,9 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ostinato.deploy.lineage import LineageError, lineage, tree
+from ostinato.deploy.lineage import LineageError, lineage, tree, version_meant
 from ostinato.deploy.statistics import wilson
 from ostinato.store import Ledger, Store
 from ostinato.types import (
@@ -11,6 +12,7 @@ from ostinato.types import (
     Decision,
     FinishReason,
     Group,
+    IdError,
     Report,
     Reward,
     RewardPart,
@@ -82,8 +84,39 @@ def test_the_lineage_leads_from_a_version_to_the_facts_behind_it(store: Store) -
 
 def test_the_lineage_reads_as_text(store: Store) -> None:
     text = tree(lineage(store, 1))
-    assert "version 1 (delta" in text and "edit_kept=1 -> reward +1.00 by 9f -> advantage +0.25" in text
+    assert (
+        "version 1 (delta" in text and "  s1  reward +1.00 by 9f  advantage +0.25  open, edit_kept=1" in text
+    )
     assert "seeds 60% of 100" in text and "promote (not worse)" in text
+
+
+ODD = "--- a/x\n+++ b/x\n@@ -1 +1,2 @@\n-a\n+b\x1b[2J\n+c\r\u2028"
+
+
+def test_no_text_of_a_stranger_breaks_a_line(store: Store) -> None:
+    """Each kind of signal, and the words of a verdict, with newlines and escapes in them."""
+    lines = len(tree(lineage(store, 1)).splitlines())
+    kinds = [kind for kind in SignalKind if kind is not SignalKind.ENDING]
+    store.record([], [Signal(session_id="s1", kind=kind, value=ODD, observed_at=1.0) for kind in kinds])
+    store.add_verdict(Verdict(version=1, decision=Decision.HOLD, reason=ODD))
+    text = tree(lineage(store, 1))
+    assert len(text.splitlines()) == lines + 1 and "\x1b" not in text
+    assert "patch=+2/-1 lines" in text
+
+
+def test_equal_facts_are_counted(store: Store) -> None:
+    kept = [Signal(session_id="s1", kind=SignalKind.EDIT_KEPT, value=1.0, observed_at=2.0) for _ in range(2)]
+    store.record([], kept)
+    assert "edit_kept=1 (3 times)" in tree(lineage(store, 1))
+
+
+def test_a_version_is_meant_by_its_number_or_its_digest(store: Store) -> None:
+    digest = "8aa3e7b1ba6f"
+    store.add_version(replace(version(2, 1), digest=digest))
+    words = ("2", "8aa3", digest, "1d", "7", "-1")
+    assert [version_meant(store, given) for given in words] == [2, 2, 2, 1, 7, -1]
+    with pytest.raises(IdError, match="no version 9aa3 in"):
+        version_meant(store, "9aa3")
 
 
 def test_an_unknown_version_is_named(store: Store) -> None:

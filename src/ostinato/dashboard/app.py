@@ -28,7 +28,8 @@ from ostinato.dashboard.reading.base import (
     RecordSource,
     WordError,
 )
-from ostinato.dashboard.reading.live import marker
+from ostinato.dashboard.reading.now import marker
+from ostinato.dashboard.reading.versions import recorded_versions
 from ostinato.dashboard.reading.words import decide
 from ostinato.store import StoreError
 from ostinato.web.origin import LocalOnly
@@ -124,6 +125,7 @@ class Dashboard:
             here=page.address,
             under=page.under,
             viewer=viewer,
+            known=recorded_versions(self._reading.store) if viewer.operator else (),
             json=address(page.json, **asked),
             live=live,
             scripts=True,

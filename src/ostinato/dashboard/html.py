@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,7 @@ def environment() -> Environment:
         "percent": percent,
         "prob": prob,
     }
-    made.globals["address"] = address
+    made.globals |= {"address": address, "version_name": version_name}
     made.globals |= {chart.__name__: chart for chart in CHARTS}
     return made
 
@@ -79,6 +79,19 @@ def address(page: str, /, **fields: Any) -> str:
     """
     given: Mapping[str, str] = {name: str(value) for name, value in fields.items() if value not in (None, "")}
     return f"{page}?{urlencode(given)}" if given else page
+
+
+def version_name(version: int, known: Collection[int], words: str = "version ") -> Markup:
+    """Return the name of a version, with a link where it is `known` and so has a page.
+
+    >>> version_name(7, {7}), version_name(5, {7}), version_name(-1, {7})
+    (Markup('<a href="/version?version=7">version 7</a>'), Markup('version 5'), Markup('the teacher'))
+    """
+    if version < 0:
+        return Markup("the teacher")
+    if version not in known:
+        return Markup("{}{}").format(words, version)
+    return Markup('<a href="{}">{}{}</a>').format(address("/version", version=version), words, version)
 
 
 def ago(at: float | None, now: float | None = None) -> Markup:

@@ -32,9 +32,8 @@ from ostinato.deploy.statistics import (
     tail,
 )
 from ostinato.deploy.suite import SuiteChanges, is_shown, slack
-from ostinato.types import Decision, Verdict
+from ostinato.types import Decision, Verdict, by_weight
 
-PRIMARY = "seeds"
 SLACK = {
     "tampered": 0.05,
     "asked": 0.10,
@@ -76,7 +75,7 @@ def gate(
     current, candidate = current.without(left_out), candidate.without(left_out)
     _check_alike(current, candidate)
     before, after = current.outcomes, candidate.outcomes
-    splits = sorted({outcome.split for outcome in before}, key=lambda split: (split != PRIMARY, split))
+    splits = by_weight({outcome.split for outcome in before})
     changes = {split: _change(before, after, "solved", split) for split in splits}
     others = [changes[split] for split in splits[1:]]
     losses = {splits[0]: changes[splits[0]]} | ({"the other splits": mean_of(others)} if others else {})

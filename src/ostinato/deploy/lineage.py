@@ -3,7 +3,8 @@
 Everything is read from the store, nothing is kept beside it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import select
@@ -11,7 +12,8 @@ from sqlalchemy import select
 from ostinato.store import Store
 from ostinato.store.sql.chunks import chunks
 from ostinato.store.sql.schema import samples
-from ostinato.types import Checkpoint, Report, Reward, Session, Signal, Verdict
+from ostinato.types import Checkpoint, Report, Reward, Session, Signal, SignalKind, Verdict, completed
+from ostinato.web.plain import line_of
 
 
 class LineageError(LookupError):
@@ -91,32 +93,59 @@ def _advantages(store: Store, groups: Sequence[str]) -> dict[str, float]:
     return advantages
 
 
-def tree(ancestors: Sequence[Ancestor], sessions: int = 3) -> str:
-    """Return the lineage as indented text, newest first, with `sessions` examples of each batch."""
-    return "\n".join(line for ancestor in ancestors for line in _lines(ancestor, sessions))
+def version_meant(store: Store, given: str) -> int:
+    """Return the version that a person means by its number, or by its digest or the beginning of it.
+
+    Raises IdError for a digest that is none, or several.
+    """
+    digests = {row.digest: row.version for row in store.versions()}
+    if given.lstrip("-").isdecimal() and (int(given) in digests.values() or given not in digests):
+        return int(given)
+    return digests[completed(given, digests, noun="version", where=store.database.where)]
 
 
-def _lines(ancestor: Ancestor, sessions: int) -> Iterable[str]:
+def tree(ancestors: Sequence[Ancestor], sessions: int = 3, short: Callable[[str], str] = str) -> str:
+    """Return the lineage as indented text, newest first, with `sessions` examples of each batch.
+
+    Each fact has one line, whatever its text holds. `short` abbreviates the ids of sessions.
+    """
+    return "\n".join(line for ancestor in ancestors for line in _lines(ancestor, sessions, short))
+
+
+def _lines(ancestor: Ancestor, sessions: int, short: Callable[[str], str]) -> Iterable[str]:
     row, trained = ancestor.version, ancestor.trained
-    yield f"version {row.version} ({row.kind}, {row.bytes} bytes, {row.digest[:12]})"
+    yield f"version {row.version} ({row.kind}, {row.bytes:,} bytes, {row.digest[:12]})"
     if trained:
-        yield f"  trained on {len(trained)} sessions in {len(row.batch)} groups"
-    yield from (f"    {_example(example)}" for example in trained[:sessions])
+        shown = min(sessions, len(trained))
+        yield f"  trained on {len(trained)} sessions in {len(row.batch)} groups, of which {shown}:"
+    yield from (f"    {_example(example, short(example.session.id))}" for example in trained[:sessions])
     yield from (f"  report {report.id[:8]}: {_scores(report)}" for report in ancestor.reports)
-    yield from (f"  verdict {v.id[:8]}: {v.decision} ({v.reason})" for v in ancestor.verdicts)
+    yield from (f"  verdict {v.id[:8]}: {v.decision} ({line_of(v.reason, 400)})" for v in ancestor.verdicts)
 
 
-def _example(trained: Trained) -> str:
-    told = ", ".join(f"{signal.kind}={_short(signal.value)}" for signal in trained.signals)
-    facts = "removed since" if trained.removed else told
-    reward = (
-        f"{trained.rewards[-1].total:+.2f} by {trained.rewards[-1].definition}" if trained.rewards else "none"
-    )
-    return f"{trained.session.id[:8]}: {facts} -> reward {reward} -> advantage {trained.advantage:+.2f}"
+def _example(trained: Trained, name: str) -> str:
+    reward = "no reward"
+    if trained.rewards:
+        reward = f"reward {trained.rewards[-1].total:+.2f} by {trained.rewards[-1].definition}"
+    ending = trained.session.ending or "open"
+    facts = "removed since" if trained.removed else f"{ending}{_facts(trained.signals)}"
+    return f"{line_of(name)}  {reward}  advantage {trained.advantage:+.2f}  {facts}"
 
 
-def _short(value: float | str) -> str:
-    return value[:20] if isinstance(value, str) else f"{value:g}"
+def _facts(signals: Sequence[Signal]) -> str:
+    """Return the signals but for the ending, each as `, kind=value`; equal ones are counted."""
+    counted = Counter(f"{s.kind}={_short(s)}" for s in signals if s.kind is not SignalKind.ENDING)
+    return "".join(f", {fact}" + (f" ({n} times)" if n > 1 else "") for fact, n in counted.items())
+
+
+def _short(signal: Signal) -> str:
+    if not isinstance(signal.value, str):
+        return f"{signal.value:g}"
+    if signal.kind is not SignalKind.PATCH:
+        return line_of(signal.value, 40)
+    lines = signal.value.splitlines()
+    added, taken = (sum(each[:1] == sign and each[:3] != 3 * sign for each in lines) for sign in "+-")
+    return f"+{added}/-{taken} lines"
 
 
 def _scores(report: Report) -> str:

@@ -19,6 +19,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
+from ostinato.types import IdError, completed
+
 FORMAT = 1
 SUFFIX = ".jsonl"
 
@@ -152,6 +154,15 @@ class Sessions:
         if not session_id or "/" in session_id or session_id.startswith("."):
             raise LogError(f"{session_id!r} is no session id: `ostinato session list` shows them")
         return self.directory / f"{session_id}{SUFFIX}"
+
+    def meant(self, given: str) -> str:
+        """Return the id of the session that an id or its beginning stands for; raises LogError."""
+        self.path(given)
+        known = (path.stem for path in self.directory.glob(f"*{SUFFIX}"))
+        try:
+            return completed(given, known, noun="session", where=str(self.directory))
+        except IdError as error:
+            raise LogError(f"{error}: `ostinato session list` shows them") from None
 
     def open(self, session_id: str) -> SessionLog:
         """Return the writer of a session; raises SessionBusy, LogError."""

@@ -5,13 +5,14 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from ostinato import extras
-from ostinato.deploy.lineage import lineage, tree
+from ostinato.deploy.lineage import lineage, tree, version_meant
 from ostinato.store.commands import FOLDER_HELP, add_record
 from ostinato.store.config import meant_folder, meant_record
 from ostinato.web.port import port
@@ -47,7 +48,7 @@ class ServeCommandError(Exception):
 def register(commands: Any) -> None:
     """Add `serve` and `lineage` to the subparsers of `ostinato`."""
     parser = commands.add_parser("lineage")
-    parser.add_argument("version", type=int, help="the number of the version")
+    parser.add_argument("version", help="the number of the version, or the beginning of its digest")
     add_record(parser)
     parser.set_defaults(run=_lineage)
     serve = commands.add_parser("serve")
@@ -137,8 +138,10 @@ def _without_effect(model: str | None, given: Mapping[str, Any]) -> str | None:
 
 def _lineage(options: argparse.Namespace) -> int:
     from ostinato.store import Store
+    from ostinato.store.abbreviation import abbreviated
 
     with closing(Store.open(meant_record(options.directory, options.store).place)) as store:
-        ancestors = lineage(store, options.version)
-    Console(highlight=False, markup=False, soft_wrap=True).print(tree(ancestors))
+        ancestors = lineage(store, version_meant(store, options.version))
+        text = tree(ancestors, short=partial(abbreviated, store))
+    Console(highlight=False, markup=False, soft_wrap=True, emoji=False).print(text)
     return 0

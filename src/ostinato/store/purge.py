@@ -81,7 +81,7 @@ def purge(
         if user:
             _withdraw_consent(connection, user, organisation, by)
             _revoke_keys(connection, user, organisation)
-        trained = _trained_on(connection, ids)
+        trained = trained_on(connection, ids)
         descended = _descendants(connection, trained)
         store.database.must_scrub(connection)
     scrubbed = store.database.scrub()
@@ -148,7 +148,8 @@ def _delete(connection: Connection, table: Table, *where: Any) -> int:
     return connection.execute(delete(table).where(*where)).rowcount
 
 
-def _trained_on(connection: Connection, ids: Sequence[str]) -> tuple[int, ...]:
+def trained_on(connection: Connection, ids: Sequence[str]) -> tuple[int, ...]:
+    """Return the versions whose own training batch held a turn of these sessions."""
     sample, training = schema.samples.c, schema.trainings.c
     joined = schema.trainings.join(schema.samples, sample.group_id == training.group_id)
     query = select(training.version).select_from(joined)

@@ -12,8 +12,8 @@ hashed, compared and shared.
 from ostinato.types.abilities import Abilities
 from ostinato.types.access import DEVELOPER, ApiKey, Role
 from ostinato.types.codec import from_json, to_json
-from ostinato.types.ids import call_id, new_id, turn_of_call
-from ostinato.types.release import Arm, Decision, Report, Score, Verdict
+from ostinato.types.ids import IdError, call_id, completed, new_id, turn_of_call
+from ostinato.types.release import PRIMARY, Arm, Decision, Report, Score, Verdict, by_weight
 from ostinato.types.reward import PartState, Reward, RewardPart
 from ostinato.types.sample import Group, Routes, Sample
 from ostinato.types.session import Ending, Event, Session, Signal, SignalKind, Source
@@ -36,10 +36,12 @@ from ostinato.types.turn import (
 from ostinato.types.version import Checkpoint
 
 __all__ = [
-    "DEVELOPER", "TEACHER_VERSION", "Abilities", "ApiKey", "Arm", "Checkpoint", "Completion", "Decision",
+    "DEVELOPER", "PRIMARY", "TEACHER_VERSION", "Abilities", "ApiKey", "Arm", "Checkpoint", "Completion",
+    "Decision",
     "Distribution", "Ending", "Event", "FinishReason", "GapFigures", "GenerateRequest", "Grade", "Group",
-    "KindFigures", "PartState", "Percentiles", "Report", "Reward", "RewardPart", "Role", "Routes", "Sample",
+    "IdError", "KindFigures", "PartState", "Percentiles", "Report", "Reward", "RewardPart", "Role", "Routes",
+    "Sample",
     "Sampling", "Score", "Session", "Signal", "SignalKind", "Source", "State", "StepFigures", "Structure",
     "StructureKind", "Task", "Turn", "TurnKind", "TurnOutline", "Verdict",
-    "call_id", "from_json", "new_id", "to_json", "turn_of_call",
+    "by_weight", "call_id", "completed", "from_json", "new_id", "to_json", "turn_of_call",
 ]  # fmt: skip

@@ -1,6 +1,6 @@
 """The release: scores of a version, the decision about it, and its share of the traffic."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -10,6 +10,19 @@ from ostinato.types.ids import new_id
 HOLD_OUT = "hold-out"
 """The experiment of the arms whose users meet no trial. Their shares are of all users, and those of the other
 arms are of the rest."""
+
+
+PRIMARY = "seeds"
+"""The split of held-out tasks that the gate judges by itself; the others it judges by their mean."""
+
+
+def by_weight(splits: Iterable[str]) -> list[str]:
+    """Return splits in the gate's order: the one that decides, which is `PRIMARY` or else the first by name.
+
+    >>> by_weight(["larger", "families", "seeds"])
+    ['seeds', 'families', 'larger']
+    """
+    return sorted(splits, key=lambda split: (split != PRIMARY, split))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

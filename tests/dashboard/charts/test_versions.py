@@ -21,4 +21,4 @@ def test_an_interval_is_drawn_around_its_estimate() -> None:
     drawn = ElementTree.fromstring(str(interval(own, parent)))
     lines = [one for one in drawn.findall("line") if "interval" in (one.get("class") or "")]
     assert len(lines) == 2 and float(lines[0].get("x1") or 0) < float(lines[0].get("x2") or 0)
-    assert "the parent 20%" in (drawn.get("aria-label") or "")
+    assert "the one before 20%" in (drawn.get("aria-label") or "")

@@ -1,5 +1,5 @@
 """Covers dashboard/reading/turns.py, dashboard/reading/edits.py, dashboard/reading/ledger.py and
-dashboard/reading/live.py: one session, followed from a token to its reward."""
+dashboard/reading/now.py: one session, followed from a token to its reward."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from fuzz.seen_store import FOREIGN, NOW, SILENT, STORY
 
 from ostinato.dashboard.access import OPERATOR, Viewer
 from ostinato.dashboard.reading.base import NotThereError, RecordSource
-from ostinato.dashboard.reading.live import marker
+from ostinato.dashboard.reading.now import marker
 from ostinato.dashboard.reading.session import TURNS, one
 from ostinato.model.families import HermesRenderer
 from ostinato.store.purge import purge

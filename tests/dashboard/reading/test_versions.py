@@ -6,7 +6,7 @@ from ostinato.dashboard.access import OPERATOR
 from ostinato.dashboard.reading import now, versions
 from ostinato.dashboard.reading.base import NotThereError, RecordSource
 from ostinato.store import Store
-from ostinato.types import Arm, Decision, Verdict
+from ostinato.types import Arm, Decision, Report, Score, Verdict
 
 
 def test_a_report_stands_beside_its_parents(reading: RecordSource) -> None:
@@ -15,6 +15,22 @@ def test_a_report_stands_beside_its_parents(reading: RecordSource) -> None:
     assert seeds["split"] == "seeds" and seeds["parent"]["solve"] < seeds["solve"]
     assert seeds["low"] < seeds["solve"] < seeds["high"]
     assert answer["children"] == [5, 7]
+
+
+def test_a_report_stands_beside_that_of_the_nearest_ancestor_that_has_one(reading: RecordSource) -> None:
+    """Version 3 is measured and comes from 2, which is not, as 1 is not: 0 is."""
+    answer = versions.one(reading, OPERATOR, {"version": "3"})
+    assert answer["version"]["parent"] != answer["beside"] == 0
+    assert all(each["parent"] for each in answer["compared"])
+    assert versions.one(reading, OPERATOR, {"version": "0"})["beside"] is None
+
+
+def test_the_split_that_decides_comes_first(reading: RecordSource, store: Store) -> None:
+    score = Score(solve=0.5, n=2, low=0.1, high=0.9)
+    for version, splits in ((4, ("families", "larger", "seeds")), (5, ("pairs", "mined"))):
+        store.add_report(Report(version=version, scores=dict.fromkeys(splits, score)))
+    rows = {each["version"]: each for each in versions.listed(reading, OPERATOR, {})["versions"]}
+    assert [rows[version]["scores"][0]["split"] for version in (4, 5)] == ["seeds", "mined"]
 
 
 def test_a_version_without_a_report_or_a_verdict_is_shown(reading: RecordSource) -> None:
@@ -39,7 +55,7 @@ def test_now_counts_the_sessions_of_each_arm(reading: RecordSource) -> None:
     assert (champion["version"], champion["sessions"], champion["users"]) == (7, 2, 2)
     assert {each["state"] for each in answer["states"]} == {"trained"}
     assert answer["verdicts"][0]["decision"] == "promote" and answer["alarms"] == []
-    assert answer["headline"].startswith("Version 8 is being tried on 50% of the users")
+    assert "Version 8 is being tried on 50% of the users" in answer["headline"]
     assert champion["speed"]["turns"] == 21 and answer["cycle"] is None
 
 

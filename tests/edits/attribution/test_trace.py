@@ -79,6 +79,33 @@ def test_lines_that_the_developer_changed_before_the_commit_are_mixed(desk) -> N
     assert records(desk)[-1]["files"][0]["conversations"][0]["contributor"]["type"] == "mixed"
 
 
+@pytest.mark.parametrize(
+    ("developer", "authors_of"),
+    [
+        ([("value", "number")], {"a = 1": "ai", "b = number": "mixed", "c = 3": "ai", "d = 4": "ai"}),
+        ([("c = 3", "c = 3\nmine = 1")], {"a = 1": "ai", "c = 3": "ai", "mine = 1": "human", "d = 4": "ai"}),
+        ([("a = 1\n", "")], {"b = value": "ai", "c = 3": "ai", "d = 4": "ai"}),
+        ([("a = 1", "x = 9"), ("d = 4", "y = 9")], {"x = 9": "mixed", "b = value": "ai", "c = 3": "ai"}),
+    ],
+)
+def test_a_line_that_nobody_changed_stays_the_agents(
+    desk, developer: list[tuple[str, str]], authors_of: dict[str, str]
+) -> None:
+    """The developer changes, adds or removes lines of an edit before its commit."""
+    desk.git("notes", "--ref", REF, "add", "-m", "calc.py\n  h_1 1\n---\n{}", "HEAD")
+    new = desk.PROPOSED + "\na = 1\nb = value\nc = 3\nd = 4\n"
+    desk.agent("calc.py", new, model="m-1")
+    now = new
+    for old, other in developer:
+        now = now.replace(f"{old}\n" if not old.endswith("\n") else old, f"{other}\n" if other else "")
+    desk.write("calc.py", now)
+    desk.commit("agent and I")
+    check(records(desk)[-1])
+    lines = now.splitlines()
+    found = {lines[a.line - 1]: a.contributor.value for a in authors(desk.repo, "calc.py")}
+    assert authors_of.items() <= found.items()
+
+
 def test_a_pure_deletion_has_no_lines_to_trace(desk) -> None:
     desk.agent("other.py", "def other():\n")
     assert not (Path(state_of(desk.repo)) / trace.FILE).exists()

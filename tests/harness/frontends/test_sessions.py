@@ -42,8 +42,19 @@ def test_what_there_is(recorded, sessions: Sessions, capsys: pytest.CaptureFixtu
 
 def test_what_happened(recorded, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["session", "show", "s1"]) == 0
-    shown = capsys.readouterr().out
-    assert '"text": "[bold]calc.py is off"' in shown and "be good" not in shown
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert first.startswith("session s1  ") and first.endswith("  /r  1 turns")
+    assert [line[10:].rstrip() for line in rest] == [
+        "you         [bold]calc.py is off",
+        "agent       I look.",
+        "            [version 1, turn 0]",
+        "call        read a",
+        "result      x = 1",
+        "interrupted",
+    ]
+    assert main(["session", "show", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["session"] == "s1" and len(told["events"]) == 6
     assert main(["session", "replay"]) == 0
     replayed = capsys.readouterr().out.splitlines()
     expected = ["> [bold]calc.py is off", "I look.", "● read a", "  x = 1", "interrupted"]
@@ -58,6 +69,21 @@ def test_other_formats(recorded, name: str, capsys: pytest.CaptureFixture[str]) 
         assert json.loads(output)
     else:
         assert all(json.loads(line) for line in output.splitlines() if line)
+
+
+@pytest.mark.parametrize("command", [["show"], ["replay"], ["export", "--format", "jsonl"]])
+def test_a_session_is_meant_by_the_beginning_of_its_id(
+    sessions: Sessions, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for id in ("3f058d82", "3f0599"):
+        with sessions.open(id) as log:
+            log.append(LogEventKind.SESSION, format=1, id=id, root="/r")
+            log.append(LogEventKind.USER, text=f"a\nb\x1b[2J of {id}")
+    assert main(["session", *command, "3f058"]) == 0
+    shown = capsys.readouterr().out
+    assert "of 3f058d82" in shown and (command == ["replay"] or "\x1b" not in shown)
+    assert main(["session", *command, "3f05"]) == 2
+    assert "3f058d82, 3f0599" in capsys.readouterr().err
 
 
 def test_what_is_not_there(sessions: Sessions, capsys: pytest.CaptureFixture[str]) -> None:

@@ -51,7 +51,9 @@ def interval(own: Mapping[str, Any], parent: Mapping[str, Any] | None) -> Markup
             parts.append(element("circle", cx=_x(score["solve"]), cy=y, r=4, class_=f"estimate {name}"))
     label = f"{own['solve']:.0%}, between {own['low']:.0%} and {own['high']:.0%}"
     if parent is not None:
-        label += f"; the parent {parent['solve']:.0%}, between {parent['low']:.0%} and {parent['high']:.0%}"
+        label += (
+            f"; the one before {parent['solve']:.0%}, between {parent['low']:.0%} and {parent['high']:.0%}"
+        )
     return drawing(WIDTH, HEIGHT, label, *parts)
 
 

@@ -8,10 +8,10 @@ from sqlalchemy import Connection, select
 
 from ostinato.dashboard.access import Viewer
 from ostinato.dashboard.reading.base import Answer, Asked, RecordSource
-from ostinato.dashboard.text.plain import line_of
 from ostinato.store.purge import AGE
 from ostinato.store.sql.chunks import rows_in
 from ostinato.store.sql.schema import consents, groups, keys, purges, samples, sessions, trainings
+from ostinato.web.plain import line_of
 
 MOST_ROWS = 200
 """The keys, decisions and purges of one page, the newest."""
@@ -32,8 +32,9 @@ def seen(reading: RecordSource, viewer: Viewer, _: Asked) -> Answer:
 
 
 def _keys(connection: Connection, viewer: Viewer) -> list[Answer]:
-    """Return the keys, revoked ones too. A revoked key of a purged user belongs to nobody any more."""
-    query = select(keys).order_by(keys.c.created_at.desc()).limit(MOST_ROWS)
+    """Return the keys, revoked ones last. A revoked key of a purged user belongs to nobody any more."""
+    newest = keys.c.revoked_at.is_not(None), keys.c.created_at.desc()
+    query = select(keys).order_by(*newest).limit(MOST_ROWS)
     if not viewer.operator:
         query = query.where(keys.c.organisation == viewer.organisation)
     return [

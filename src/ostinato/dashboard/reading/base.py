@@ -11,9 +11,9 @@ from typing import Any, Protocol
 from sqlalchemy import ColumnElement, LargeBinary, cast, func
 
 from ostinato.dashboard.text.lexicon import Lexicon
-from ostinato.dashboard.text.plain import line_of
 from ostinato.store import Store
 from ostinato.store.sql.schema import turns
+from ostinato.web.plain import line_of
 
 Answer = dict[str, Any]
 """The content of a page, in JSON values."""

@@ -10,8 +10,8 @@ from typing import Any
 
 from ostinato.dashboard.reading.base import Answer
 from ostinato.dashboard.text.diff import between
-from ostinato.dashboard.text.plain import line_of
 from ostinato.types import Event, Signal, SignalKind, turn_of_call
+from ostinato.web.plain import line_of
 
 VERDICTS = {
     SignalKind.EDIT_KEPT: "kept",

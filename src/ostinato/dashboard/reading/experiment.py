@@ -10,10 +10,10 @@ from ostinato.dashboard.access import Viewer
 from ostinato.dashboard.reading.base import Answer, Asked, NotThereError, RecordSource
 from ostinato.dashboard.reading.versions import verdict_of
 from ostinato.dashboard.reading.words import audit, steering
-from ostinato.dashboard.text.plain import line_of
 from ostinato.store.cycle_log import CycleAction
 from ostinato.store.sql.schema import cycle_log
 from ostinato.types import Verdict
+from ostinato.web.plain import line_of
 
 DAY_S = 86_400.0
 

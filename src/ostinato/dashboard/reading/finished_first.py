@@ -6,10 +6,10 @@ from sqlalchemy import Connection, func, select
 
 from ostinato.dashboard.reading.base import Answer
 from ostinato.dashboard.reading.intervals import quantiles
-from ostinato.dashboard.text.plain import line_of
 from ostinato.store import Phase
 from ostinato.store.sql.row_conversion import pack_ints
 from ostinato.store.sql.schema import groups, prompts, samples
+from ostinato.web.plain import line_of
 
 MOST_GROUPS = 2_000
 """The newest groups of each end that are compared."""

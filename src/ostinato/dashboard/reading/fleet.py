@@ -2,8 +2,7 @@
 behind it."""
 
 from collections import Counter
-from collections.abc import Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -19,21 +18,19 @@ from ostinato.dashboard.reading.base import (
     first_version,
     version_of,
 )
-from ostinato.dashboard.text.plain import line_of
+from ostinato.dashboard.reading.engines import asked, engines_of
 from ostinato.store import Objects, ObjectsError, StoreError
 from ostinato.store.config import objects_of
 from ostinato.store.sql.chunks import rows_in
 from ostinato.store.sql.schema import sessions, turns
 from ostinato.types import Arm, Checkpoint
+from ostinato.web.plain import line_of
 
 MOST_SESSIONS = 300
 """The newest sessions from whose turns the speed of the engines is read."""
 MOST_VERSIONS = 60
 WEIGHTS = "weights"
 """The prefix of a run's weights in its object store."""
-PATIENCE_S = 2.0
-"""The longest time that a page waits for regions, all of which are asked at once."""
-MOST_AT_ONCE = 16
 
 
 def seen(reading: RecordSource, _: Viewer, __: Asked) -> Answer:
@@ -43,10 +40,11 @@ def seen(reading: RecordSource, _: Viewer, __: Asked) -> Answer:
     with store.database.read() as connection:
         served = lately(connection)
     stored, trouble = _stored(reading)
+    engines = engines_of(arms)
     newest = max((row.version for row in versions), default=None)
     return {
         "title": "Fleet",
-        "arms": [_arm(arm, served.get(arm.name, []), newest) for arm in arms],
+        "arms": [_arm(arm, served.get(arm.name, []), newest, engines) for arm in arms],
         "others": [
             {"name": line_of(name, 40), **speed(rows)}
             for name, rows in sorted(served.items())
@@ -80,13 +78,13 @@ def lately(connection: Connection) -> dict[str, list[Any]]:
     return by_arm
 
 
-def _arm(arm: Arm, rows: Sequence[Any], newest: int | None) -> Answer:
+def _arm(arm: Arm, rows: Sequence[Any], newest: int | None, engines: Mapping[str, Answer]) -> Answer:
     return {
         "name": line_of(arm.name, 40),
         "version": arm.version,
         "share": arm.share,
-        "engines": [line_of(url, 120) for url in arm.engines],
-        "lag": None if newest is None else newest - arm.version,
+        "engines": [engines[url] for url in arm.engines],
+        "lag": None if newest is None or arm.version < 0 else newest - arm.version,
         **speed(rows),
     }
 
@@ -141,32 +139,12 @@ def _link(row: Checkpoint, stored: dict[int, int] | None) -> Answer:
 
 def regions_seen(regions: Sequence[RegionCopy], newest: int | None) -> list[Answer]:
     """Return the newest version that each region has whole, and how many it is behind the record."""
-    return [
-        {**row, "lag": None if newest is None or row["head"] is None else max(0, newest - row["head"])}
-        for row in _asked(regions)
-    ]
-
-
-def _asked(places: Sequence[RegionCopy]) -> list[Answer]:
-    """Ask all places at once; one that is silent for too long has a trouble instead of an answer."""
-    if not places:
-        return []
-    pool = ThreadPoolExecutor(min(MOST_AT_ONCE, len(places)), thread_name_prefix="around")
-    asked = [pool.submit(_region, place) for place in places]
-    wait(asked, PATIENCE_S)
-    pool.shutdown(wait=False, cancel_futures=True)
-    return [_answer(place, future) for place, future in zip(places, asked, strict=True)]
-
-
-def _answer(place: RegionCopy, future: Future[Answer]) -> Answer:
-    trouble = None
-    try:
-        found = future.result(timeout=0)
-    except (TimeoutError, CancelledError):  # first: a TimeoutError is an OSError too
-        found, trouble = {"head": None}, f"no answer within {PATIENCE_S:g} s"
-    except (OSError, ValueError, ObjectsError) as error:
-        found, trouble = {"head": None}, f"no answer: {error}"
-    return {**place.shown, **found, "trouble": None if trouble is None else line_of(trouble, 200)}
+    found = []
+    for region, answer in zip(regions, asked(regions, _region), strict=True):
+        head = answer.get("head")
+        lag = None if newest is None or head is None else max(0, newest - head)
+        found.append({**region.shown, "head": head, "trouble": answer["trouble"], "lag": lag})
+    return found
 
 
 def _region(region: RegionCopy) -> Answer:

@@ -7,11 +7,11 @@ from sqlalchemy import Connection, func, select
 
 from ostinato.dashboard.access import Viewer
 from ostinato.dashboard.reading.base import Answer, Asked, NotThereError, RecordSource
-from ostinato.dashboard.text.plain import line_of, shown
 from ostinato.store.sql.chunks import rows_in
 from ostinato.store.sql.row_conversion import unpack_ints
 from ostinato.store.sql.schema import groups, prompts, samples, trainings, turns
 from ostinato.types import Reward, Session, Signal, SignalKind
+from ostinato.web.plain import line_of, shown
 
 MOST_BESIDE = 16
 """The sessions of a group that stand side by side, the best first."""

@@ -6,10 +6,10 @@ from typing import Any
 from sqlalchemy import Connection, Row, select
 
 from ostinato.dashboard.reading.base import Answer
-from ostinato.dashboard.text.plain import line_of
 from ostinato.store.ledger.ledger import prompt_of_session
 from ostinato.store.sql.row_conversion import unpack_ints
 from ostinato.store.sql.schema import groups, prompts, samples, shown, trainings
+from ostinato.web.plain import line_of
 
 MOST_MATES = 64
 """The other sessions of a group that a page names."""

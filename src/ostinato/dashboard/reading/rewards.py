@@ -11,11 +11,11 @@ from sqlalchemy import Connection, select
 from ostinato.dashboard.access import Viewer
 from ostinato.dashboard.reading.base import Answer, Asked, RecordSource, choice, first_version, version_of
 from ostinato.dashboard.reading.intervals import mean_of, quantiles
-from ostinato.dashboard.text.plain import line_of
 from ostinato.store.cycle_log import CycleAction
 from ostinato.store.sql.chunks import rows_in
 from ostinato.store.sql.schema import cycle_log, rewards, sessions, turns
 from ostinato.types import Source
+from ostinato.web.plain import line_of
 
 NEWEST = 1_500
 """The newest rewards that the page reads."""

@@ -11,9 +11,9 @@ from ostinato.dashboard.access import Viewer, agreed, readable, shared
 from ostinato.dashboard.reading import edits, ledger
 from ostinato.dashboard.reading.base import Answer, Asked, NotThereError, RecordSource, choice, whole
 from ostinato.dashboard.reading.turns import outline, told
-from ostinato.dashboard.text.plain import line_of, shown
 from ostinato.store.sql.schema import purges
 from ostinato.types import Reward, Session, Signal, SignalKind
+from ostinato.web.plain import line_of, shown
 
 TURNS = 30
 """The turns of one page."""

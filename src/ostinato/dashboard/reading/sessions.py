@@ -23,11 +23,11 @@ from ostinato.dashboard.reading.base import (
     version_of,
     whole,
 )
-from ostinato.dashboard.text.plain import line_of
 from ostinato.store.sql.chunks import rows_in
 from ostinato.store.sql.row_conversion import session_of, unpack_ints
 from ostinato.store.sql.schema import rewards, sessions, turns
 from ostinato.types import Ending, Session, Source
+from ostinato.web.plain import line_of
 
 ROWS = 50
 """The sessions of one page."""

@@ -9,9 +9,9 @@ from ostinato.dashboard.access import Viewer
 from ostinato.dashboard.reading.base import Answer, Asked, RecordSource, whole
 from ostinato.dashboard.reading.finished_first import trained_beside_stale
 from ostinato.dashboard.reading.steps import MEASURED, MOST_STEPS, steps_of
-from ostinato.dashboard.text.plain import line_of
 from ostinato.store.sql.schema import groups, prompts, states, trainings, turns
 from ostinato.types import State
+from ostinato.web.plain import line_of
 
 MOST_GROUPS = 30
 MOST_REASONED = 50_000

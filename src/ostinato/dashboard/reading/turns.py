@@ -13,11 +13,11 @@ from sqlalchemy import Connection, func, select
 from ostinato.dashboard.reading.base import Answer, first_version, version_of
 from ostinato.dashboard.text.diff import of_call
 from ostinato.dashboard.text.lexicon import Lexicon, Spoken
-from ostinato.dashboard.text.plain import clean, line_of, shown
 from ostinato.model.families import Parsed, ParsedCall
 from ostinato.store.sql.row_conversion import unpack_floats, unpack_ints, unpack_runs
 from ostinato.store.sql.schema import states, turns
 from ostinato.types import TEACHER_VERSION, Distribution
+from ostinato.web.plain import clean, line_of, shown
 
 MOST_TOKENS = 1_500
 """The tokens of one answer that a page shows; the page of the turn alone shows more."""

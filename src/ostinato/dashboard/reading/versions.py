@@ -7,9 +7,11 @@ from sqlalchemy import func, select
 from ostinato.dashboard.access import Viewer
 from ostinato.dashboard.reading.base import Answer, Asked, NotThereError, RecordSource, whole
 from ostinato.dashboard.reading.words import audit, steering
-from ostinato.dashboard.text.plain import clean, line_of
+from ostinato.store import Store
 from ostinato.store.sql.schema import groups, trainings
-from ostinato.types import Arm, Checkpoint, Report, Verdict
+from ostinato.store.sql.schema import versions as recorded
+from ostinato.types import Arm, Checkpoint, Report, Verdict, by_weight
+from ostinato.web.plain import clean, line_of
 
 MOST = 200
 """The versions of one page, the newest."""
@@ -40,7 +42,7 @@ def one(reading: RecordSource, _: Viewer, asked: Asked) -> Answer:
     row = rows.get(number)
     if row is None:
         raise NotThereError(f"version {number} is not in this store")
-    own, parent = store.reports(number), [] if row.parent is None else store.reports(row.parent)
+    own, parent = store.reports(number), _measured_before(reading, rows, row)
     columns = trainings.join(groups, groups.c.id == trainings.c.group_id)
     kinds = select(groups.c.kind, func.count()).select_from(columns)
     with store.database.read() as connection:
@@ -52,16 +54,32 @@ def one(reading: RecordSource, _: Viewer, asked: Asked) -> Answer:
         "version": _facts(row),
         "children": [each.version for each in rows.values() if each.parent == number],
         "arms": [_arm(arm) for arm in store.arms() if arm.version == number],
-        "compared": _compared(own[-1] if own else None, parent[-1] if parent else None),
-        "rates": _rates(own[-1] if own else None, parent[-1] if parent else None),
+        "beside": parent.version if parent else None,
+        "compared": _compared(own[-1] if own else None, parent),
+        "rates": _rates(own[-1] if own else None, parent),
         "harness": own[-1].harness if own else None,
-        "other_harness": bool(own and parent and own[-1].harness != parent[-1].harness),
+        "other_harness": bool(own and parent and own[-1].harness != parent.harness),
         "verdicts": [verdict_of(each) for each in reversed(store.verdicts(number))],
         "steering": steering(reading) if _tried(store.arms(), number) else None,
         "audit": audit(store, most=12),
         "now": reading.clock(),
         "kinds": [{"kind": line_of(kind, 40) or "without a kind", "groups": count} for kind, count in taught],
     }
+
+
+def _measured_before(reading: RecordSource, rows: Mapping[int, Checkpoint], row: Checkpoint) -> Report | None:
+    """Return the newest report of the nearest ancestor that was measured: few versions of a chain are."""
+    reports = {report.version: report for report in reading.store.reports()}
+    at = row.parent
+    while at is not None and at not in reports:
+        at = rows[at].parent if at in rows else None
+    return None if at is None else reports[at]
+
+
+def recorded_versions(store: Store) -> set[int]:
+    """Return the versions that have a page: a teacher, and what was served without a chain, have none."""
+    with store.database.read() as connection:
+        return set(connection.scalars(select(recorded.c.version)))
 
 
 def _tried(arms: Sequence[Arm], version: int) -> bool:
@@ -111,14 +129,15 @@ def _arm(arm: Arm) -> Answer:
 
 
 def _scores(report: Report) -> list[Answer]:
+    """Return the scores, that of the split by which the gate decides first."""
     return [
         {"split": line_of(split, 40), "solve": s.solve, "low": s.low, "high": s.high, "n": s.n}
-        for split, s in report.scores.items()
+        for split, s in ((split, report.scores[split]) for split in by_weight(report.scores))
     ]
 
 
 def _compared(own: Report | None, parent: Report | None) -> list[Answer]:
-    """Return the scores by split, each beside the parent's where it was measured."""
+    """Return the scores by split, each beside those of the nearest ancestor that was measured."""
     others = {score["split"]: score for score in (_scores(parent) if parent else [])}
     return [score | {"parent": others.get(score["split"])} for score in (_scores(own) if own else [])]
 

@@ -3,11 +3,11 @@
 from sqlalchemy import select
 
 from ostinato.dashboard.reading.base import Answer, AskedError, RecordSource, WordError
-from ostinato.dashboard.text.plain import line_of
 from ostinato.store import Store
 from ostinato.store.cycle_log import CycleAction
 from ostinato.store.sql.schema import cycle_log
 from ostinato.types import Arm
+from ostinato.web.plain import line_of
 
 MOST_ENTRIES = 30
 LABELS = {

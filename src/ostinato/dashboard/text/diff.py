@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from difflib import SequenceMatcher
 from typing import Any
 
-from ostinato.dashboard.text.plain import shown
+from ostinato.web.plain import shown
 
 MOST_LINES = 400
 """The lines of one diff that a page shows."""

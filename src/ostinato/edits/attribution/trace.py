@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from difflib import SequenceMatcher
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -68,9 +69,33 @@ def of_proposal(edit: FollowedEdit) -> Record:
 def of_commit(
     edit: FollowedEdit, measured: MeasuredEdit, lines: Sequence[str], commit: str, at: float
 ) -> Record:
-    """Return the record of a committed edit: its lines that are left; `mixed` when somebody changed them."""
+    """Return the record of a committed edit: its lines that are left, by who wrote each of them.
+
+    The whole is `mixed` when somebody changed it; the lines that nobody changed are `ai` all the same.
+    """
     who = Contributor.AI if measured.kept else Contributor.MIXED
-    return _record(edit, measured.path, _ranges(measured.lines, lines), who=who, revision=commit, at=at)
+    ranges = _ranges(measured.lines, lines) if measured.kept else _by_author(edit, measured, lines)
+    return _record(edit, measured.path, ranges, who=who, revision=commit, at=at)
+
+
+def _by_author(edit: FollowedEdit, measured: MeasuredEdit, lines: Sequence[str]) -> list[Record]:
+    """Return the ranges of lines that were left as proposed, `ai`, and of those put in their place, `mixed`.
+
+    Lines that stand between proposed ones and in the place of none were written by somebody else: they have
+    no range.
+    """
+    all_proposed = edit.lines()
+    proposed = [_bare(line) for hunk in live(edit) for line in all_proposed[hunk.b1 : hunk.b2]]
+    ranges = []
+    for first, last in measured.lines:
+        now = [_bare(line) for line in lines[first - 1 : last]]
+        for change, _, _, start, end in SequenceMatcher(None, proposed, now, autojunk=False).get_opcodes():
+            if change in {"equal", "replace"}:
+                who = Contributor.AI if change == "equal" else Contributor.MIXED
+                (found,) = _ranges([(first + start, first + end - 1)], lines)
+                model = {"model_id": edit.model[:250]} if edit.model else {}
+                ranges.append(found | {"contributor": {"type": who.value} | model})
+    return ranges
 
 
 def append(state: Path, record: Record) -> None:
@@ -161,5 +186,10 @@ def _ranges(places: Sequence[tuple[int, int]], lines: Sequence[str]) -> list[Rec
 
 def content_hash(lines: Sequence[str]) -> str:
     """Return the hash of lines without their ends, which does not depend on their place."""
-    text = "\n".join(line.rstrip("\r\n") for line in lines)
+    text = "\n".join(map(_bare, lines))
     return "sha256:" + hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:32]
+
+
+def _bare(line: str) -> str:
+    """Return a line without its end."""
+    return line.rstrip("\r\n")

@@ -54,7 +54,9 @@ def register(commands: Any) -> None:
     purge = _common(commands.add_parser("purge"))
     which = purge.add_mutually_exclusive_group(required=True)
     which.add_argument("--user", default="", help="the user whose data is removed")
-    which.add_argument("--session", default="", help="the one session that is removed")
+    which.add_argument(
+        "--session", default="", help="the id of the one session that is removed, or its beginning"
+    )
     purge.add_argument("--organisation", default=None, help="only the user of this organisation")
     purge.add_argument("--by", default=None, help="who wants it (default: you)")
     purge.set_defaults(run=lambda options: _run(_purge, options))
@@ -162,9 +164,11 @@ def _set(store: "Store", options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _purge(store: "Store", options: argparse.Namespace) -> dict[str, Any]:
+    from ostinato.store.abbreviation import session_meant
     from ostinato.store.purge import purge
 
-    scope = {"user": options.user, "session": options.session, "organisation": options.organisation}
+    session = session_meant(store, options.session) if options.session else ""
+    scope = {"user": options.user, "session": session, "organisation": options.organisation}
     return asdict(purge(store, **scope, by=options.by or getpass.getuser()))
 
 

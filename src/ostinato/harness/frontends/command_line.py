@@ -94,7 +94,8 @@ def _options(options: argparse.Namespace) -> "Options":
 def _session(sessions: argparse.ArgumentParser) -> None:
     commands = sessions.add_subparsers(required=True, metavar="COMMAND")
     _add_reader(commands, "list", "the sessions there are, the last one first", "list_sessions", named=False)
-    _add_reader(commands, "show", "what happened in a session", "show")
+    show = _add_reader(commands, "show", "what was said and done in a session", "show")
+    show.add_argument("--json", action="store_true", help="print every event, as one JSON object")
     _add_reader(commands, "replay", "a session as its terminal showed it", "replay")
     export = _add_reader(commands, "export", "a session in another format", "export")
     formats = ("openai", "atif", "mini", "agent-trace", "jsonl")
@@ -106,7 +107,8 @@ def _add_reader(
 ) -> argparse.ArgumentParser:
     parser = commands.add_parser(name, help=text)
     if named:
-        parser.add_argument("id", nargs="?", default="", help="the session (default: the last one)")
+        text = "its id, or the beginning of it (default: the last one)"
+        parser.add_argument("id", nargs="?", default="", help=text)
     parser.set_defaults(run=_reader(function))
     return parser
 

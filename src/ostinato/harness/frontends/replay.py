@@ -29,6 +29,13 @@ def show_again(events: Iterable[LogEvent], screen: Replayed) -> None:
         _show(event, screen, calls)
 
 
+def recorded_call(event: LogEvent) -> Call:
+    """Return the call that an event of this kind holds."""
+    data = event.data
+    meant = Reading(tool=data["tool"], arguments=data["arguments"])
+    return Call(id=data["id"], name=data["name"], arguments=data["arguments"], meant=meant)
+
+
 def _show(event: LogEvent, screen: Replayed, calls: dict[str, Call]) -> None:
     data = event.data
     match event.kind:
@@ -38,9 +45,7 @@ def _show(event: LogEvent, screen: Replayed, calls: dict[str, Call]) -> None:
             screen.text(data["message"]["content"] or "")
             screen.reply(Reply(message=data["message"], finish=data["finish"], tokens=data["tokens"]))
         case LogEventKind.CALL:
-            meant = Reading(tool=data["tool"], arguments=data["arguments"])
-            call = Call(id=data["id"], name=data["name"], arguments=data["arguments"], meant=meant)
-            calls[call.id] = call
+            calls[data["id"]] = call = recorded_call(event)
             screen.call(call)
         case LogEventKind.ANSWERED:
             words = f", {data['words']}" if data.get("words") else ""

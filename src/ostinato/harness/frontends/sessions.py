@@ -7,11 +7,14 @@ from datetime import datetime
 
 from rich.console import Console
 
+from ostinato.harness.conversation import undone
+from ostinato.harness.execute import ToolResult
 from ostinato.harness.export import FORMATS
-from ostinato.harness.frontends.replay import show_again
-from ostinato.harness.frontends.screen import Screen
+from ostinato.harness.frontends.replay import recorded_call, show_again
+from ostinato.harness.frontends.screen import Screen, headline, shortened
 from ostinato.harness.session_log import LogError, LogEvent, LogEventKind, Sessions
-from ostinato.harness.tools.names import presentable
+from ostinato.harness.tools.names import presentable, shown
+from ostinato.harness.users import visible
 
 DONE = 0
 
@@ -27,13 +30,49 @@ def list_sessions(options: argparse.Namespace) -> int:
 
 
 def show(options: argparse.Namespace) -> int:
-    """Print one line for each event, with its time."""
-    console = _console()
-    for event in _events(options.id):
-        at = datetime.fromtimestamp(event.at).astimezone().strftime("%H:%M:%S")
-        data = {key: value for key, value in event.data.items() if key not in {"system", "tools"}}
-        console.print(f"{at} {event.kind.value:<11} {presentable(json.dumps(data, ensure_ascii=False))}")
+    """Print the conversation, each piece below its time and its speaker; with --json, every event."""
+    console, events = _console(), _events(options.id)
+    if options.json:
+        rows = [json.loads(event.line()) for event in events]
+        listed = json.dumps({"session": events[0].data.get("id"), "events": rows}, ensure_ascii=False)
+        console.print(presentable(listed))
+        return DONE
+    console.print(f"session {events[0].data.get('id')}  " + "  ".join(summary(events)[:3]))
+    for event in events:
+        speaker, text = _piece(event)
+        if speaker:
+            at = datetime.fromtimestamp(event.at).astimezone().strftime("%H:%M:%S")
+            console.print(f"{at}  {speaker:<11} " + visible(presentable(text)).replace("\n", f"\n{'':22}").rstrip())
     return DONE
+
+
+def _piece(event: LogEvent) -> tuple[str, str]:
+    """Return who speaks, or what happened, and the words; no speaker for what nobody said or did."""
+    data = event.data
+    match event.kind:
+        case LogEventKind.USER:
+            return "you", data["text"]
+        case LogEventKind.REPLY:
+            calls = len(data["message"].get("tool_calls") or ())
+            words = data["message"].get("content") or (f"({calls} calls)" if calls else "(nothing)")
+            return "agent", f"{words}\n[version {data['version']}, turn {data['turn']}]"
+        case LogEventKind.CALL:
+            return "call", headline(recorded_call(event)).removeprefix("● ")
+        case LogEventKind.ANSWERED:
+            return "permission", data["grant"]
+        case LogEventKind.OBSERVATION:
+            return "error" if data["error"] else "result", "\n".join(shortened(ToolResult(text=data["text"])))
+        case LogEventKind.EDIT:
+            return "changed", shown(data["path"])
+        case LogEventKind.SUMMARY:
+            return "summary", data["text"]
+        case LogEventKind.UNDO:
+            return "undo", undone(data["restored"], data["left"])
+        case LogEventKind.CANCELLED:
+            return "interrupted", data["reason"]
+        case LogEventKind.OUTCOME | LogEventKind.ENDING:
+            return event.kind.value, " ".join(filter(None, (data["ending"], data.get("reason"))))
+    return "", ""
 
 
 def replay(options: argparse.Namespace) -> int:
@@ -52,9 +91,10 @@ def _events(session_id: str) -> list[LogEvent]:
     newest = next((name for name, _ in sessions.newest()), "")
     if not session_id and not newest:
         raise LogError(f"no session in {sessions.directory}: `ostinato code` records one")
-    events = sessions.load(session_id or newest)
+    meant = sessions.meant(session_id) if session_id else newest
+    events = sessions.load(meant)
     if not events:
-        raise LogError(f"session {session_id or newest} is empty")
+        raise LogError(f"session {meant} is empty")
     return events
 
 

@@ -214,11 +214,11 @@ class Workbench:
         """Go on with a session of this repository, the last one by default; raises LogError."""
         here = [found for found, _ in self._options.sessions.newest(str(self.root))]
         others = [found for found in here if found != self.conversation.session_id]
-        wanted = session_id or next(iter(others), "")
+        wanted = self._options.sessions.meant(session_id) if session_id else next(iter(others), "")
         if not wanted:
             raise LogError(f"no session to resume in {self.root}")
         if wanted not in here:
-            self._options.sessions.load(wanted)  # raises LogError when there is none
+            self._options.sessions.load(wanted)  # raises LogError when it is damaged
             raise LogError(f"session {wanted} is of another repository: go there to resume it")
         if wanted != self.conversation.session_id:
             log = self._options.sessions.open(wanted)

@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ostinato.store.commands import add_record
-from ostinato.types import Reward, Session, Signal, Source
+from ostinato.types import PartState, Reward, Session, Signal, Source
+from ostinato.web.plain import line_of
 
 if TYPE_CHECKING:
     from ostinato.rewards.live.definition import LiveDefinition
     from ostinato.store import Store
 
 DONE, WRONG = 0, 2
+STATES = {PartState.OBSERVED: "none seen"}
+"""The words for parts without a fact, where they are others than the state's."""
 
 
 def register(commands: Any) -> None:
@@ -24,10 +27,11 @@ def register(commands: Any) -> None:
     parser = commands.add_parser("rewards")
     group = parser.add_subparsers(required=True, metavar="COMMAND")
     explain = group.add_parser("explain", help="every part of a session's reward, its state and evidence")
-    explain.add_argument("session", help="the session's id")
+    explain.add_argument("session", help="the session's id, or the beginning of it")
     _common(explain, _explain)
     score = group.add_parser("score", help="score sessions again by all that is known, and keep what changed")
-    score.add_argument("session", nargs="*", help="without one: every live session that has ended")
+    every = "ids, or their beginnings (default: every live session that has ended)"
+    score.add_argument("session", nargs="*", help=every)
     _common(score, _score)
 
 
@@ -58,13 +62,15 @@ def _open(run: Any, options: argparse.Namespace) -> int:
 
 def _score(store: "Store", definition: "LiveDefinition", options: argparse.Namespace, as_of: float) -> int:
     from ostinato.rewards.live.rescore import rescore
+    from ostinato.store.abbreviation import session_meant
 
     sessions = store.sessions(source=Source.LIVE, ended=True)
     if options.session:
         chosen = {session.id: session for session in sessions}
-        if unknown := [id_ for id_ in options.session if id_ not in chosen]:
+        meant = [session_meant(store, given) for given in options.session]
+        if unknown := [id_ for id_ in meant if id_ not in chosen]:
             return _complain(f"{unknown[0]} is no live session that has ended in this record")
-        sessions = [chosen[id_] for id_ in options.session]
+        sessions = [chosen[id_] for id_ in meant]
     done = rescore(store, definition, sessions, as_of=as_of)
     if options.json:
         facts = {"sessions": done.sessions, "changed": done.changed, "without_reward": done.without_reward}
@@ -79,36 +85,62 @@ def _score(store: "Store", definition: "LiveDefinition", options: argparse.Names
 
 def _explain(store: "Store", definition: "LiveDefinition", options: argparse.Namespace, as_of: float) -> int:
     from ostinato.rewards.live.rescore import canonical
+    from ostinato.store.abbreviation import session_meant
 
-    session = store.session(options.session)
-    if session is None:
-        return _complain(f"{options.session} is no session in this record")
+    session = store.session(session_meant(store, options.session))
+    assert session is not None
     turns, signals = store.turns(session.id), store.signals(session.id)
     reward = definition.score(session.id, turns, signals, as_of=as_of)
     if options.json:
         print(canonical(reward).decode())  # noqa: T201
         return DONE
-    settles = definition.settles_at(turns) if turns else None
-    for line in explained(session, reward, signals, settles):
+    ready = _ready(store, session, definition.settles_at(turns) if turns else None)
+    for line in explained(session, reward, signals, ready):
         print(line)  # noqa: T201
     return DONE
 
 
-def explained(session: Session, reward: Reward, signals: list[Signal], settles_at: float | None) -> list[str]:
-    """Return the lines that say what each part of a reward is worth, its state, and what it was read from."""
+def _ready(store: "Store", session: Session, settles_at: float | None) -> str:
+    """Return what a session was trained into, or when it will be trained on, or why it never is."""
+    from ostinato.store.purge import trained_on
+
+    with store.database.read() as connection:
+        if into := trained_on(connection, [session.id]):
+            return f"trained into version {', '.join(map(str, into))}"
+    if session.source is not Source.LIVE:
+        return f"a {session.source} session, which no live reward trains"
+    if store.purged([session.id]):
+        return "never trained on any more: it was removed"
+    if not session.consent:
+        return "never trained on: no consent when it began"
+    if not store.accounts.consented([owner := (session.organisation, session.user)])[owner]:
+        return "not trained on: consent was taken back"
+    return "no turns" if settles_at is None else f"trained on from {_moment(settles_at)}"
+
+
+def explained(session: Session, reward: Reward, signals: list[Signal], ready: str) -> list[str]:
+    """Return the lines that say what each part of a reward is worth, its state, and what it was read from.
+
+    The parts that are zero and rest on nothing have one line a state. `ready` says when it is trained on.
+    """
     known = {signal.id: signal for signal in signals}
-    ready = "no turns" if settles_at is None else f"trained on from {_moment(settles_at)}"
-    lines = [f"{session.id}  {session.user}  {session.ending or 'open'}  {reward.total:+.3f}  {ready}"]
+    head = (session.id, line_of(session.user, 60), session.ending or "open", f"{reward.total:+.3f}", ready)
+    lines = ["  ".join(head)]
+    idle: dict[str, list[str]] = {}
     for part in reward.parts:
+        if not part.value and not part.evidence:
+            idle.setdefault(STATES.get(part.state, part.state.value), []).append(part.name)
+            continue
         lines.append(f"  {part.value:+.3f}  {part.state.value:<9} {part.name}")
         lines += [f"          {_evidence(known.get(id_), id_)}" for id_ in part.evidence]
-    return lines
+    return lines + [f"   0.000  {state:<9} {', '.join(names)}" for state, names in idle.items()]
 
 
 def _evidence(signal: Signal | None, id_: str) -> str:
     if signal is None:
         return f"turn {id_}"
-    return f"{_moment(signal.observed_at)}  {signal.kind.value} {signal.value}  {id_}"
+    value = line_of(signal.value, 80) if isinstance(signal.value, str) else str(signal.value)
+    return f"{_moment(signal.observed_at)}  {signal.kind.value} {value}  {id_}"
 
 
 def _moment(seconds: float) -> str:

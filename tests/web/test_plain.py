@@ -1,4 +1,4 @@
-from ostinato.dashboard.text.plain import LONGEST_LINE, clean, line_of, shown
+from ostinato.web.plain import LONGEST_LINE, clean, line_of, shown
 
 
 def test_what_moves_the_eye_becomes_a_visible_sign() -> None:
