@@ -42,7 +42,9 @@ def show(options: argparse.Namespace) -> int:
         speaker, text = _piece(event)
         if speaker:
             at = datetime.fromtimestamp(event.at).astimezone().strftime("%H:%M:%S")
-            console.print(f"{at}  {speaker:<11} " + visible(presentable(text)).replace("\n", f"\n{'':22}").rstrip())
+            console.print(
+                f"{at}  {speaker:<11} " + visible(presentable(text)).replace("\n", f"\n{'':22}").rstrip()
+            )
     return DONE
 
 
