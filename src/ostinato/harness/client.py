@@ -19,6 +19,8 @@ from ostinato.web.patience import Patience
 RETRIED = {502, 503, 504}
 MODEL = "ostinato"
 """The name of the model that every gateway of ours serves."""
+MISMATCH = "x-ostinato-harness-mismatch"
+"""The header that names the harness that the model was trained under, when that is another one."""
 CONTEXT_CODE = "context_length_exceeded"
 
 Message = dict[str, Any]
@@ -224,24 +226,25 @@ class GatewayClient:
         """Post one signal; posting it again is harmless. Raises GatewayUnavailable, GatewayRefused."""
         await self._post("/feedback", json.dumps(to_json(signal)).encode(), {})
 
-    async def served(self, model: str = MODEL) -> dict[str, Any]:
+    async def served(self, model: str = MODEL, *, harness: str = CORE.hash) -> dict[str, Any]:
         """Return what the gateway says of a model, such as `max_model_len`, and of what it records for this
-        key. It asks once, without patience: raises GatewayRefused, GatewayUnavailable.
+        key; `trained_under` is the harness of its training where that is another one than `harness`. It asks
+        once, without patience: raises GatewayRefused, GatewayUnavailable.
         """
-        return await self._get(f"/v1/models/{quote(model)}")
+        return await self._get(f"/v1/models/{quote(model)}", {"X-Harness-Hash": harness})
 
     async def models(self) -> list[dict[str, Any]]:
         """Return what the gateway says of all models that it serves, as `served` does."""
-        listed = (await self._get("/v1/models")).get("data")
+        listed = (await self._get("/v1/models", {})).get("data")
         return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
 
-    async def _get(self, path: str) -> dict[str, Any]:
+    async def _get(self, path: str, headers: dict[str, str]) -> dict[str, Any]:
         try:
-            async with self._open(path, None, {}) as response:
-                found = await response.json()
+            async with self._open(path, None, headers) as response:
+                found, trained = await response.json(), response.headers.get(MISMATCH)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise GatewayUnavailable(f"{self._base_url} did not answer: {error}") from error
-        return found if isinstance(found, dict) else {}
+        return found | {"trained_under": trained} if isinstance(found, dict) else {}
 
     async def _post(self, path: str, body: bytes, headers: dict[str, str]) -> bytes:
         async def once() -> bytes:
@@ -373,7 +376,7 @@ def _sourced(reply: Reply, headers: Mapping[str, str]) -> Reply:
         reply,
         turn=None if turn is None else int(turn),
         arm=headers.get("x-ostinato-arm"),
-        trained_under=headers.get("x-ostinato-harness-mismatch"),
+        trained_under=headers.get(MISMATCH),
     )
 
 

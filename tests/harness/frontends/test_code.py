@@ -5,9 +5,11 @@ Covers harness/frontends/code.py, harness/frontends/command_line.py and harness/
 
 import asyncio
 import io
+import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,11 +22,14 @@ from ostinato import cli
 from ostinato.config import ConfigError
 from ostinato.harness.frontends import command_line
 from ostinato.harness.frontends.code import NO_TEXTUAL, CodeRequest, code
+from ostinato.harness.frontends.command_line import SUMMARIZING
+from ostinato.harness.profiles.profile import PROFILES
 from ostinato.harness.session_log import Sessions
-from ostinato.harness.workspace.workbench import Options
+from ostinato.harness.workspace.workbench import PEOPLE, Options
+from ostinato.model.config import META
 from ostinato.store import Store
 from ostinato.store.accounts import hash_key
-from ostinato.types import Ending, Source
+from ostinato.types import Ending, Source, TurnKind
 
 
 @pytest.fixture
@@ -134,6 +139,35 @@ async def test_a_session_is_as_long_as_the_served_model_reads(
     async with scripted_gateway(tmp_path, store, list(script), context=100) as url:
         status, screen = await coded(url=url)
     assert "the conversation is full" in screen and "of 100 tokens" in screen, screen
+
+
+async def test_a_long_session_goes_on_from_its_own_summary(
+    coded, tmp_path: Path, store: Store, repo: Path, sessions: Sessions
+) -> None:
+    """Under the profile of people; a model has that of its training, a short context none that summarises."""
+    (repo / "long.txt").write_text("~" * 3_000)
+    reading, looking = call_text("read", path="long.txt"), call_text("ls")
+    script = [reading, looking, "Summary: I read it", "done"]
+    options = {"config": replace(PEOPLE, profile=SUMMARIZING), "fits_profile": True}
+    async with scripted_gateway(tmp_path, store, script, context=4096) as url:
+        status, screen = await coded(url=url, **options)
+    assert status == 0 and "done" in screen
+    assert [turn.kind for turn in store.turns(store.sessions()[0].id)][2:] == [
+        TurnKind.SUMMARY,
+        TurnKind.MAIN,
+    ]
+
+    def told() -> str:
+        return next(iter(sessions.newest()))[1][0].data["profile"]
+
+    assert told() == "compact"
+    async with scripted_gateway(tmp_path, store, ["done"], context=2048) as url:
+        await coded(url=url, **options)
+    assert told() == "core"
+    (tmp_path / "checkpoint" / META).write_text(json.dumps({"harness": PROFILES["pi"].hash}))
+    async with scripted_gateway(tmp_path, store, ["done"], context=4096) as url:
+        _, screen = await coded(url=url, **options)
+    assert told() == "pi" and "trained under another" not in screen
 
 
 def test_an_address_without_its_scheme_is_refused_with_the_right_one(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 Commands = argparse._SubParsersAction  # the type that add_subparsers returns
 WRONG = 2
+SUMMARIZING = "compact"
+"""The profile of people: the tools of `core`, and a long session goes on from a summary of its own."""
 
 
 def register(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -42,7 +44,8 @@ def _code(code: argparse.ArgumentParser) -> None:
         help="go on with a session (the last one)",
     )
     add("--undo", action="store_true", help="take back what the last request changed, and leave")
-    add("--profile", default="core", help="what the model is told and shown (default: core)")
+    text = "what the model is told and shown (default: what it was trained under, else compact)"
+    add("--profile", default=None, help=text)
     for action in ("allow", "ask", "deny"):
         text = f"a rule, like 'bash: make *': {action} it; may be given again"
         add(f"--{action}", action="append", default=[], metavar="RULE", help=text)
@@ -85,7 +88,8 @@ def _options(options: argparse.Namespace) -> "Options":
         directory=options.directory,
         url=options.url,
         key=secret(options.key_file, "OSTINATO_KEY"),
-        config=replace(PEOPLE, profile=profile(options.profile).name),
+        config=replace(PEOPLE, profile=profile(options.profile or SUMMARIZING).name),
+        fits_profile=options.profile is None,
         rules=tuple(rules),
         auto=options.auto,
     )

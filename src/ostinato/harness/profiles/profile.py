@@ -94,10 +94,15 @@ def profile(name: str) -> Profile:
     return PROFILES[name]
 
 
+def by_hash(digest: str) -> Profile | None:
+    """Return the profile with that hash; None where this version has none."""
+    return next((each for each in PROFILES.values() if each.hash == digest), None)
+
+
 def named_by(trained_under: str) -> str:
     """Return the advice to a person whose model was trained under the harness of that hash."""
-    name = next((each.name for each in PROFILES.values() if each.hash == trained_under), None)
-    advice = f"choose the profile {name}" if name else "no profile of this version is like it"
+    found = by_hash(trained_under)
+    advice = f"choose the profile {found.name}" if found else "no profile of this version is like it"
     return f"the model was trained under another harness ({trained_under}): {advice}"
 
 

@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ostinato.harness.client import MODEL, GatewayClient
+from ostinato.harness.profiles.profile import CORE, Profile, by_hash
+
+LEAST_TO_SUMMARIZE = 4_096
+"""The shortest context in which a model that was not trained to summarise is asked to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,13 +27,15 @@ class Served:
     """Name, version and share of the sessions of each version that is served."""
     context: int | None = None
     """The most tokens that the model reads."""
+    trained_under: str | None = None
+    """The hash of the harness that the model was trained under, where that is not the one that was named."""
     recording: Mapping[str, Any] | None = None
     """Whose sessions are recorded, and whether they train; None where the gateway does not say."""
 
     @classmethod
-    async def of(cls, client: GatewayClient, name: str = MODEL) -> "Served":
+    async def of(cls, client: GatewayClient, harness: str, name: str = MODEL) -> "Served":
         """Ask the gateway, without patience; raises GatewayRefused, GatewayUnavailable."""
-        one, listed = await asyncio.gather(client.served(name), client.models())
+        one, listed = await asyncio.gather(client.served(name, harness=harness), client.models())
         context, recording = one.get("max_model_len"), one.get("recording")
         arms: list[Any] = next((each["arms"] for each in listed if isinstance(each.get("arms"), list)), [])
         return cls(
@@ -39,6 +45,7 @@ class Served:
                 arm for arm in arms if isinstance(arm, dict) and {"name", "version", "share"} <= set(arm)
             ),
             context=context if isinstance(context, int) and context > 0 else None,
+            trained_under=one.get("trained_under"),
             recording=recording if isinstance(recording, dict) else None,
         )
 
@@ -47,6 +54,14 @@ class Served:
         """The version that most sessions get."""
         most = max(self.arms, key=lambda arm: arm["share"], default=None)
         return None if most is None else most["version"]
+
+    def fitting(self, wished: Profile, context: int) -> Profile:
+        """Return the profile that the model was trained under, where the gateway names one that we know; else
+        the wished one, but none that summarises in a context that has no room for it.
+        """
+        if self.trained_under is not None:
+            return by_hash(self.trained_under) or wished
+        return CORE if context < LEAST_TO_SUMMARIZE and wished.summarize is not None else wished
 
     def described(self, version: int | None) -> str:
         """Return the model with the version of the last reply, its arms, and the names to choose from."""

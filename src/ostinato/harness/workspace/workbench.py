@@ -23,6 +23,7 @@ from ostinato.harness.execute import ToolResult
 from ostinato.harness.git import git, worktree
 from ostinato.harness.permissions import policy
 from ostinato.harness.permissions.rules import Permissions, Rule
+from ostinato.harness.profiles.profile import profile
 from ostinato.harness.providers import mcp, mcp_config
 from ostinato.harness.providers.base import Providers
 from ostinato.harness.providers.mcp_config import McpServer
@@ -64,6 +65,8 @@ class Options:
     url: str
     key: str
     config: HarnessConfig = PEOPLE
+    fits_profile: bool = False
+    """Takes another profile than that of `config` where the model was trained under it."""
     rules: tuple[Rule, ...] = ()
     """Rules that come after the defaults and those of the person's file."""
     auto: bool = False
@@ -106,6 +109,7 @@ class Workbench:
         )
         self._user = Permitting(user) if options.auto else user
         self._screen = screen
+        self._wished = profile(options.config.profile)
         self.served = Served()
         self.branch = ""
         """The branch that is checked out, or the commit where none is."""
@@ -244,7 +248,7 @@ class Workbench:
     async def _look(self) -> None:
         """Ask what is served. A gateway that knows nothing of this key says so to the first prompt."""
         try:
-            self.served = await asyncio.wait_for(Served.of(self._client), FAREWELL_S)
+            self.served = await asyncio.wait_for(Served.of(self._client, self._wished.hash), FAREWELL_S)
         except (TimeoutError, GatewayUnavailable) as error:
             self.notices.append(self._gone(error))
         except GatewayRefused:
@@ -257,6 +261,9 @@ class Workbench:
         self.config = self._options.config
         if self.served.context is not None:
             self.config = replace(self.config, max_context=self.served.context)
+        if self._options.fits_profile:
+            fitting = self.served.fitting(self._wished, self.config.max_context)
+            self.config = replace(self.config, profile=fitting.name)
         self._agent = Agent(
             self._client,
             self.sandbox,
@@ -274,7 +281,7 @@ class Workbench:
 
         Raises GatewayRefused for a name that is not served, GatewayUnavailable.
         """
-        self.served = await Served.of(self._client, name or self.served.name)
+        self.served = await Served.of(self._client, self._wished.hash, name or self.served.name)
         if name:
             self.version = None
             self._employ()
