@@ -76,6 +76,7 @@ CALLS: dict[str, tuple[str, str]] = {
     "bench calibrate": ("m@http://127.0.0.1:9/v1", ""),
     "bench pairs": ("suite --out pairs", ""),
     "acp": ("", "code"),
+    "search query": ("header --directory repo", ""),
     "search serve": ("--model minilm", "search"),
     "tasks build": ("suite", ""),
     "tasks mine": ("repo --out mined", "practice"),

@@ -81,6 +81,15 @@ def _tasks(commands: Commands) -> None:
     register_mine(group)
 
 
+def _search(commands: Commands) -> None:
+    from ostinato.loop.search import register as register_query
+    from ostinato.search.commands import register as register_serve
+
+    group = commands.add_parser("search").add_subparsers(required=True, metavar="COMMAND")
+    register_query(group)
+    register_serve(group)
+
+
 def _doctor(commands: Commands) -> None:
     from ostinato.engine.machine import facts
     from ostinato.sandbox.doctor import register
@@ -117,7 +126,7 @@ COMMANDS: Mapping[str, tuple[str, Register]] = {
         "serve the agent to an editor (Agent Client Protocol)",
         _in("ostinato.harness.frontends.acp.main"),
     ),
-    "search": ("search a repository by meaning", _in("ostinato.search.commands")),
+    "search": ("search a repository by meaning", _search),
     "tasks": ("make tasks to practise on and to measure with", _tasks),
     "lineage": (
         "show the ancestors of a version, back to the sessions",

@@ -1,6 +1,6 @@
 """Child processes are restarted on their port, given up in the end, and read their own table of settings.
 
-Covers loop/services.py and loop/settings_file.py.
+Covers loop/services.py and loop/run.py.
 """
 
 import asyncio

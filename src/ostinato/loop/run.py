@@ -1,15 +1,15 @@
-"""A run folder: the resolved settings, the store, the objects, and the results of the stages that are done.
+"""A run folder: the settings of the run and its processes, the store, the objects, and what stages left.
 
 A stage's result is written once, whole, when the stage is done; a run that was stopped goes on at the first
 stage without one.
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ostinato.config import read
+from ostinato.config import dump_tables, read
 from ostinato.store import Store
 from ostinato.store.config import has_record, objects_of, record_of
 from ostinato.store.objects import Objects
@@ -125,3 +125,26 @@ def write_whole(path: Path, text: str) -> None:
     part = path.with_name(path.name + ".part")
     part.write_text(text)
     part.replace(path)
+
+
+class SettingsFile:
+    """The settings of all processes of a run: one TOML table for each, which it reads at its start."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._tables: dict[str, Any] = {}
+
+    def put(self, name: str, settings: Any) -> None:
+        """Write the table of a process; `settings` is the dataclass that its module reads."""
+        self._tables[name] = settings
+        write_whole(self.path, dump_tables(self._tables))
+
+    def port(self, name: str) -> int:
+        """Return the port that a process is to take, 0 for any."""
+        return int(getattr(self._tables[name], "port", 0))
+
+    def change(self, name: str, **settings: Any) -> None:
+        """Change those settings of a process that it has; it reads them when it is started again."""
+        known = {each.name for each in fields(self._tables[name])}
+        ours = {key: value for key, value in settings.items() if key in known}
+        self.put(name, replace(self._tables[name], **ours))

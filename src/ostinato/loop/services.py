@@ -20,8 +20,7 @@ import aiohttp
 from ostinato.loop.placement.base import Place, PlacementError, ServiceCommand, ServicePlacement
 from ostinato.loop.placement.config import KINDS
 from ostinato.loop.placement.local import LocalPlacement
-from ostinato.loop.run import Run
-from ostinato.loop.settings_file import SettingsFile
+from ostinato.loop.run import Run, SettingsFile
 from ostinato.store.config import PASSWORD
 from ostinato.web.secret import ENGINE_SECRET, new_secret
 

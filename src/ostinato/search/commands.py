@@ -1,4 +1,4 @@
-"""`ostinato search`: the search service, by hand."""
+"""`ostinato search serve`: the search service, by hand."""
 
 import argparse
 from pathlib import Path
@@ -8,9 +8,8 @@ from ostinato.config import secret
 from ostinato.web.port import port
 
 
-def register(commands: Any) -> None:
-    """Add `search` and its command to the subparsers of `ostinato`."""
-    group = commands.add_parser("search").add_subparsers(required=True, metavar="COMMAND")
+def register(group: Any) -> None:
+    """Add `serve` to the subparsers of `ostinato search`."""
     serve = group.add_parser("serve", help="serve searches to agents")
     serve.add_argument("--cache", type=Path, default=Path("runs/search.db"), help="file of embeddings")
     serve.add_argument(

@@ -90,7 +90,7 @@ class SandboxSearch:
             elif status == CONFLICT:
                 await self._upload(http, files, answer["error"]["missing"])
             else:
-                return [_hit(found, files[found["path"]]) for found in answer["hits"]]
+                return [cut_out(found, files[found["path"]]) for found in answer["hits"]]
         raise ProviderError("the search service forgets what it is told: is its disk full?")
 
     async def _upload(
@@ -173,7 +173,8 @@ def shortened(line: str) -> str:
     return line if left <= 0 else f"{line[:SHOWN_CHARS]} [cut: {left} more characters]"
 
 
-def _hit(found: Mapping[str, Any], data: bytes) -> Hit:
+def cut_out(found: Mapping[str, Any], data: bytes) -> Hit:
+    """Return the hit at a place (`path`, `first` and `last` line) of a file with this content."""
     first, last = found["first"], found["last"]
     lines = data.decode(errors="replace").replace("\r\n", "\n").split("\n")[first - 1 : last]
     text = "\n".join(map(shortened, lines))
