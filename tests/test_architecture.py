@@ -71,30 +71,27 @@ def test_torch_stays_in_its_rooms() -> None:
     assert not [label(path) for path in users if part(path) not in TORCH_ROOMS]
 
 
-GUARDED_GIT = {
-    "git.py",
-    "harness/git.py",
-    "edits/git.py",
-    "edits/capture/snapshots.py",
-    "edits/report/ingest.py",
-}
-"""The files that start git in a person's repository, in the environment that `ostinato.git` makes."""
-ISOLATED_GIT = {"mining/history.py", "sandbox/environment/scrub.py", "sandbox/environment/template.py"}
-"""The files that start git in a repository of our own, under settings of their own."""
+STARTS_GIT = {"git.py", "harness/tools/find.py"}
+"""The room that starts git, and the tool that does so in a sandbox, by a text."""
+NAMES_GIT = {"harness/permissions/views.py", "harness/permissions/policy.py"}
 
 
-def test_few_files_start_git() -> None:
-    starting = {
-        label(path)
-        for path in FILES
-        for node in ast.walk(tree(path))
+def test_one_function_starts_git() -> None:
+    """A command is a sequence that begins with git, or a text of a shell."""
+    nodes = [(label(path), node) for path in FILES for node in ast.walk(tree(path))]
+    sequences = {
+        name
+        for name, node in nodes
         if isinstance(node, ast.List | ast.Tuple) and node.elts
         if isinstance(node.elts[0], ast.Constant) and node.elts[0].value == "git"
     }
-    assert (
-        starting - {"harness/permissions/views.py", "harness/permissions/policy.py"}
-        == GUARDED_GIT | ISOLATED_GIT
-    )
+    texts = {
+        name
+        for name, node in nodes
+        if isinstance(node, ast.Constant) and str(node.value).lstrip().startswith("git -")
+    }
+    starting = sequences | texts
+    assert starting - NAMES_GIT == STARTS_GIT
 
 
 def test_programs_start_without_torch() -> None:

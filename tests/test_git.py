@@ -13,7 +13,7 @@ from ostinato.edits import git as reading
 from ostinato.edits.attribution.blame import authors
 from ostinato.edits.capture import snapshots, start_tree
 from ostinato.edits.capture.repository_paths import find_repository
-from ostinato.git import environment
+from ostinato.git import run, settings
 from ostinato.harness.git import git, worktree
 from ostinato.harness.workspace.checkpoints import Checkpoints
 
@@ -46,7 +46,6 @@ OURS = (
     ("ls-tree", "-r", "HEAD"),
     ("merge-base", "HEAD", "HEAD"),
     ("for-each-ref", "refs/heads"),
-    ("add", "--dry-run", "--all"),
 )
 
 
@@ -147,10 +146,8 @@ def test_a_filter_of_the_person_s_own_works(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "home" / ".gitconfig").write_text('[filter "evil"]\n\tclean = sed s/a/b/\n')
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (root / "a.evil").write_text("a\n")
-    write = ["git", "-C", str(root), "hash-object", "-w", "a.evil"]
-    done = subprocess.run(write, env=environment(root), capture_output=True, check=True)
-    order = ["git", "-C", str(root), "cat-file", "blob", done.stdout.decode().strip()]
-    assert subprocess.run(order, capture_output=True, check=True).stdout == b"b\n"
+    written = run(root, "hash-object", "-w", "a.evil").stdout.decode().strip()
+    assert run(root, "cat-file", "blob", written).stdout == b"b\n"
 
 
 def test_a_folder_with_very_many_settings_is_refused(tmp_path: Path) -> None:
@@ -158,4 +155,4 @@ def test_a_folder_with_very_many_settings_is_refused(tmp_path: Path) -> None:
     with (root / ".git" / "config").open("a") as file:
         file.writelines(f'[x "{n}"]\n\ty = z\n' for n in range(3000))
     with pytest.raises(subprocess.SubprocessError, match="more than 2000"):
-        environment(root)
+        settings(root)

@@ -1,10 +1,18 @@
-"""Git commands of our own: what the settings of a repository name as a program is not run.
+"""The only place that starts git: what the settings of a repository name as a program is not run.
 
 Opening a folder starts git, and git obeys the settings of the repository that it meets there, which a
-stranger may have written: monitors, hooks, filters, drivers, signatures, remote helpers. So each command that
-this program starts by itself first lists the keys of these settings, which runs nothing, and overrides every
-key that is not known to name no program. Nested repositories have settings of their own: no command of ours
-enters one (`--ignore-submodules=dirty`, and an index without its links when files are added).
+stranger may have written: monitors, hooks, filters, drivers, signatures, remote helpers.
+
+::
+
+    settings ─► those that are known to name no program ─► pinned ─► start
+
+So a command of ours first lists the settings, which runs nothing. It then runs in a git directory of its own,
+which has the objects, the refs and the index of the repository, but neither its settings nor its hooks. The
+listed settings are given to it, those of the repository only where they are known to name no program. What
+is written into the repository's settings after they were listed has no effect on it. Nested repositories have
+settings of their own: no command of ours enters one (`--ignore-submodules=dirty`, and an index without its
+links when files are added).
 
 The settings of the person and of the machine are obeyed, as everywhere: a filter that they set up works.
 """
@@ -12,7 +20,9 @@ The settings of the person and of the machine are obeyed, as everywhere: a filte
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,11 +48,15 @@ HARMLESS = re.compile(
     r"|commit\.(cleanup|gpgsign|status|verbose)|gpg\.(format|mintrustlevel)",
     re.DOTALL,
 )
-"""The settings that name no program which a command of ours would run. Every other one is overridden by the
-empty text, which git takes for no program, for false, or for nothing."""
+"""The settings that name no program which a command of ours would run. A repository has no other one."""
+FORMAT = re.compile(r"extensions\.[^.]+|core\.(repositoryformatversion|bare|worktree)")
+"""The settings that say what the repository is, which git reads from its own file alone."""
+KEPT_FORMAT = re.compile(r"extensions\.(objectformat|compatobjectformat|refstorage)")
+UNPINNED = {"config", "config.worktree", "commondir", "gitdir", "hooks", "modules"}
+"""The entries of a git directory that a command of ours does not see."""
 INCLUDING = ("include.", "includeif.")
 """The keys that name a further file; the settings in it are listed with the rest."""
-MOST_KEYS = 2000
+MOST_KEYS, MOST_BYTES = 2000, 100_000
 QUIET = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
 """The variables of every command: a missing object is not fetched, since a remote may be a program."""
 ALWAYS = {
@@ -93,7 +107,7 @@ def settings(
     git.
     """
     listing = ("config", "--null", "--show-scope", "--show-origin", "--list")
-    done = start(directory, *listing, environment=_asking_nobody(base), timeout_s=timeout_s)
+    done = start(directory, *listing, environment=_alone(base), timeout_s=timeout_s)
     done.check_returncode()
     fields = done.stdout.decode(errors="surrogateescape").split("\0")[:-1]
     found = []
@@ -106,19 +120,67 @@ def settings(
     return found
 
 
-def environment(
+@contextmanager
+def pinned(
     directory: str | Path, base: Mapping[str, str] | None = None, *, timeout_s: float = 60.0
-) -> dict[str, str]:
-    """Return the environment in which git runs no program that the settings of the repository here name.
+) -> Iterator[dict[str, str]]:
+    """Yield the environment in which git obeys the settings of this moment, and runs no program of them.
 
+    They are those of the repository here that name no program, and those of the person and the machine.
+    Commands that ask for the paths of the git directory do not belong in it, since it has one of its own.
     `base` is that of `settings`, and the errors are the same.
     """
-    named = {each.key for each in settings(directory, base, timeout_s=timeout_s) if each.names_program}
-    overriding = dict.fromkeys(sorted(named), "") | ALWAYS
-    pairs: dict[str, str] = {}
-    for number, (key, value) in enumerate(overriding.items()):
-        pairs |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
-    return {**_asking_nobody(base), "GIT_CONFIG_COUNT": str(len(overriding)), **pairs}
+    git_dir, common, top = _place(directory, base, timeout_s)
+    found = settings(directory, base, timeout_s=timeout_s)
+    # What a file includes is in the list itself.
+    kept = [each for each in found if not each.names_program and not each.key.startswith(INCLUDING)]
+    obeyed = [(each.key, each.value) for each in kept if not FORMAT.fullmatch(each.key)]
+    environment = _alone(base) | _given([*obeyed, *ALWAYS.items()])
+    with tempfile.TemporaryDirectory(prefix="ostinato-git-") as folder:
+        own = _mirror(Path(common), Path(folder, "common"))
+        (own / "config").write_text(_format(found, bare=not top))
+        environment |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+        if git_dir == common:
+            environment["GIT_DIR"] = str(own)
+        else:
+            environment["GIT_DIR"] = str(_mirror(Path(git_dir), Path(folder, "git")))
+            environment["GIT_COMMON_DIR"] = str(own)
+        if top:
+            environment["GIT_WORK_TREE"] = top
+        yield environment
+
+
+def run(
+    directory: str | Path,
+    *arguments: str,
+    base: Mapping[str, str] | None = None,
+    given: bytes = b"",
+    timeout_s: float = 60.0,
+) -> subprocess.CompletedProcess[bytes]:
+    """Return the result of one git command in a repository that nobody trusts, as `pinned` has it."""
+    with pinned(directory, base, timeout_s=timeout_s) as environment:
+        return start(directory, *arguments, environment=environment, given=given, timeout_s=timeout_s)
+
+
+def where(
+    directory: str | Path, *arguments: str, base: Mapping[str, str] | None = None, timeout_s: float = 60.0
+) -> bytes:
+    """Return what `git rev-parse` says about the place of a repository, which runs nothing.
+
+    Raises subprocess.CalledProcessError with git's own message, and the errors of `start`.
+    """
+    done = start(directory, "rev-parse", *arguments, environment=_alone(base), timeout_s=timeout_s)
+    done.check_returncode()
+    return done.stdout
+
+
+def trusting(base: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the environment in which git obeys the settings that it finds, as in a repository of our own.
+
+    Even so it fetches nothing and asks for no password, and runs no hook and no monitor. `base` is that of
+    `settings`.
+    """
+    return _alone(base) | _given([*ALWAYS.items()])
 
 
 def start(
@@ -130,7 +192,8 @@ def start(
 ) -> subprocess.CompletedProcess[bytes]:
     """Return the result of one git command, which obeys the settings that it finds under `environment`.
 
-    Raises subprocess.TimeoutExpired, and OSError where git cannot be started.
+    Nothing else in this program starts git. Raises subprocess.TimeoutExpired, and OSError where git cannot be
+    started.
     """
     command = ["git", "-C", str(directory), *arguments]
     return subprocess.run(
@@ -147,8 +210,7 @@ def nested(directory: str | Path, *, most: int = 200, timeout_s: float = 60.0) -
     waiting, seen = [str(directory)], {os.path.realpath(directory)}
     while waiting:
         here = waiting.pop()
-        safe = environment(here, timeout_s=timeout_s)
-        listed = start(here, "ls-files", "--stage", "-z", environment=safe, timeout_s=timeout_s)
+        listed = run(here, "ls-files", "--stage", "-z", timeout_s=timeout_s)
         listed.check_returncode()
         for path in links_in(listed.stdout).split(b"\0")[:-1]:
             below = os.path.join(here, os.fsdecode(path))  # noqa: PTH118
@@ -172,8 +234,57 @@ def links_in(staged: bytes) -> bytes:
     return b"".join(row.partition(b"\t")[2] + b"\0" for row in rows)
 
 
-def _asking_nobody(base: Mapping[str, str] | None) -> dict[str, str]:
+def _place(directory: str | Path, base: Mapping[str, str] | None, timeout_s: float) -> tuple[str, str, str]:
+    """Return a git directory, the one that all its work trees share, and the top of the work tree, if any."""
+    plain = Path(os.path.realpath(directory), ".git")
+    usual = plain.is_dir() and (plain / "HEAD").is_file() and not (plain / "commondir").exists()
+    if usual and {plain.stat().st_uid, plain.parent.stat().st_uid} == {os.geteuid()}:
+        return str(plain), str(plain), str(plain.parent)  # git may refuse a repository of somebody else
+    absolute = ("--path-format=absolute", "--git-dir", "--git-common-dir")
+    asked = ("--is-inside-work-tree", "--show-cdup", *absolute)
+    inside, *rows = os.fsdecode(where(directory, *asked, base=base, timeout_s=timeout_s))[:-1].split("\n")
+    above = rows.pop(0) if inside == "true" else ""
+    # A path may hold newlines.
+    pairs = (("\n".join(rows[:at]), "\n".join(rows[at:])) for at in range(1, len(rows)))
+    place = next((pair for pair in pairs if all(map(os.path.isdir, pair))), None)
+    if place is None:
+        raise subprocess.SubprocessError(f"{directory} lies neither in a work tree nor in a bare repository")
+    return *place, os.path.realpath(Path(directory, above)) if inside == "true" else ""
+
+
+def _alone(base: Mapping[str, str] | None) -> dict[str, str]:
     """Return an environment in which git fetches nothing and asks for no password."""
     if base is None:
         base = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     return {**base, **QUIET}
+
+
+def _given(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Return the variables by which git gets these settings. Raises subprocess.SubprocessError."""
+    if sum(len(key) + len(value) for key, value in pairs) > MOST_BYTES:
+        raise subprocess.SubprocessError(f"the settings of git have more than {MOST_BYTES} characters")
+    variables = {"GIT_CONFIG_COUNT": str(len(pairs))}
+    for number, (key, value) in enumerate(pairs):
+        variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return variables
+
+
+def _mirror(source: Path, own: Path) -> Path:
+    """Make the folder `own` a git directory with links to what `source` has, and return it."""
+    own.mkdir()
+    for entry in source.iterdir():
+        if entry.name == "HEAD":  # git takes no link for it
+            (own / "HEAD").write_bytes(entry.read_bytes())
+        elif entry.name not in UNPINNED:
+            (own / entry.name).symlink_to(entry)
+    return own
+
+
+def _format(found: Sequence[Setting], *, bare: bool) -> str:
+    """Return the settings that say what the repository is, as the text of a file."""
+    said = {each.key: each.value for each in found if each.scope == "local"}
+    version = "1" if said.get("core.repositoryformatversion") == "1" else "0"
+    kinds = {key: value for key, value in said.items() if KEPT_FORMAT.fullmatch(key) and value.isalnum()}
+    rows = [f"\t{key.partition('.')[2]} = {value}\n" for key, value in kinds.items()]
+    core = f"[core]\n\trepositoryformatversion = {version}\n\tbare = {str(bare).lower()}\n"
+    return core + "[extensions]\n" + "".join(rows)

@@ -2,19 +2,19 @@
 
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from ostinato.edits.capture.spool import content, text_of
-from ostinato.git import environment
+from ostinato.git import run
+from ostinato.git import where as where_in
 
 TIMEOUT_S = 60.0
 ALONE = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty")
 """The options of a diff that starts no other program and enters no other repository."""
-LOOKING_UP = ("config", "rev-parse")
-"""Commands that run nothing, and are asked for what the settings of the repository say."""
 MOST_CANDIDATES = 300
 """Uncommitted files whose lines are counted when an edit is made."""
 MISSING = ("does not exist in", "exists on disk, but not in", "Not a valid object name", "bad file")
@@ -34,23 +34,32 @@ def clean_environment() -> dict[str, str]:
 
 def git(root: str | Path, *arguments: str) -> bytes:
     """Return the output of one command. Raise GitCommandError with git's own message."""
-    command = ["git", "-C", str(root), *arguments]
+    with _named_errors(root, arguments[0]):
+        done = run(root, *arguments, base=clean_environment(), timeout_s=TIMEOUT_S)
+        done.check_returncode()
+        return done.stdout
+
+
+def where(root: str | Path, question: str, *arguments: str) -> str:
+    """Return what `git rev-parse` says about the place of a repository. Raise GitCommandError."""
+    with _named_errors(root, "rev-parse"):
+        found = where_in(root, question, *arguments, base=clean_environment(), timeout_s=TIMEOUT_S)
+        return os.fsdecode(found).rstrip("\n")
+
+
+@contextmanager
+def _named_errors(root: str | Path, command: str) -> Iterator[None]:
     try:
-        safe = clean_environment()
-        if arguments[0] not in LOOKING_UP:
-            safe = environment(root, safe, timeout_s=TIMEOUT_S)
-        done = subprocess.run(
-            command, capture_output=True, check=False, env=safe, timeout=TIMEOUT_S, input=b""
-        )
+        yield
     except FileNotFoundError:
         raise GitCommandError("git is not installed") from None
     except subprocess.CalledProcessError as error:
-        raise GitCommandError(error.stderr.decode(errors="replace").strip()) from None
+        said = error.stderr.decode(errors="replace").strip()
+        raise GitCommandError(said.removeprefix("fatal: ")) from None
     except subprocess.TimeoutExpired:
-        raise GitCommandError(f"git {arguments[0]} took longer than {TIMEOUT_S:.0f} s in {root}") from None
-    if done.returncode:
-        raise GitCommandError(done.stderr.decode(errors="replace").strip().removeprefix("fatal: "))
-    return done.stdout
+        raise GitCommandError(f"git {command} took longer than {TIMEOUT_S:.0f} s in {root}") from None
+    except subprocess.SubprocessError as error:
+        raise GitCommandError(str(error)) from None
 
 
 def ask(root: str | Path, *arguments: str) -> str | None:

@@ -4,10 +4,10 @@ import asyncio
 import os
 import shlex
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from ostinato.git import environment as safe_environment
+from ostinato.git import run, start, trusting, where
 from ostinato.harness.permissions.repository import overriding
 from ostinato.harness.permissions.shell import Opaque, split
 
@@ -23,56 +23,64 @@ async def worktree(directory: Path) -> Path:
     Raises GitError where there is none.
     """
     try:
-        return Path((await git(directory, "rev-parse", "--show-toplevel")).decode().rstrip("\n"))
+        return Path(await locate(directory, "--show-toplevel"))
     except GitError as error:
         raise GitError(f"no git working tree at {directory} ({error}): {await _advice(directory)}") from error
 
 
 async def _advice(directory: Path) -> str:
     try:
-        bare = await git(directory, "rev-parse", "--is-bare-repository") == b"true\n"
+        bare = await locate(directory, "--is-bare-repository") == "true"
     except GitError:
         bare = False
     return "it is bare, `git worktree add` gives it one" if bare else "run `git init` there first"
 
 
+async def locate(directory: Path, *question: str) -> str:
+    """Return what `git rev-parse` says about the place of a repository; raises GitError."""
+    return os.fsdecode(await _ended(lambda: where(directory, *question))).rstrip("\n")
+
+
 async def git(
     directory: Path,
     *arguments: str,
-    environment: Mapping[str, str] | None = None,
+    own: Mapping[str, str] | None = None,
     stdin: bytes = b"",
     accepted: tuple[int, ...] = (0,),
 ) -> bytes:
     """Return the output of one git command, which runs nothing that the repository names; raises GitError.
 
-    A caller that is cancelled waits for the end of the command, which may hold the lock of an index that the
-    next command needs.
+    `own` has the variables of a repository of our own, whose settings nobody else has written. A caller that
+    is cancelled waits for the end of the command, which may hold the lock of an index that the next command
+    needs.
     """
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+
+    def command() -> bytes:
+        if own is None:
+            done = run(directory, *arguments, given=stdin)
+        else:
+            done = start(directory, *arguments, environment={**trusting(), **own}, given=stdin)
+        if done.returncode not in accepted:
+            raise subprocess.CalledProcessError(done.returncode, arguments, done.stdout, done.stderr)
+        return done.stdout
+
+    return await _ended(command)
+
+
+async def _ended(command: Callable[[], bytes]) -> bytes:
+    """Return the result of a git command in a thread, which has ended even where the caller is cancelled."""
+    running = asyncio.ensure_future(asyncio.to_thread(command))
     try:
-        safe = await asyncio.to_thread(safe_environment, directory, {**kept, **(environment or {})})
-        process = await asyncio.create_subprocess_exec(
-            *("git", "-C", str(directory), *arguments),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=safe,
-        )
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait({running})
+        raise
     except FileNotFoundError:
         raise GitError("git is not installed") from None
     except subprocess.CalledProcessError as error:
         raise GitError(error.stderr.decode(errors="replace").strip().removeprefix("fatal: ")) from error
     except subprocess.SubprocessError as error:
         raise GitError(str(error)) from error
-    communicating = asyncio.ensure_future(process.communicate(stdin))
-    try:
-        output, errors = await asyncio.shield(communicating)
-    except asyncio.CancelledError:
-        await asyncio.wait({communicating})
-        raise
-    if process.returncode not in accepted:
-        raise GitError(errors.decode(errors="replace").strip().removeprefix("fatal: "))
-    return output
 
 
 def guarded(command: str) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ostinato.git import QUIET, start
 from ostinato.mining.archive import MAX_BYTES, MAX_FILES, checked_tree, licence, why_odd
 from ostinato.mining.base import MiningError, SourceTree, is_test, repository_name, settings_of
 from ostinato.mining.python_source import PythonSourceError, python_source
@@ -64,18 +65,18 @@ class History:
     """The history of one repository, in a bare clone in `folder`; its name is `name`, or its folder's."""
 
     def __init__(self, repository: Path, folder: Path, name: str = "") -> None:
-        self._clone = folder / "clone.git"
+        self._clone = folder.resolve() / "clone.git"
         self._name = repository_name(name or repository.resolve().name)
         self._environment = {
             "PATH": os.environ.get("PATH", ""),
             "HOME": str(folder),
             "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_TERMINAL_PROMPT": "0",
+            **QUIET,
             "GIT_ALLOW_PROTOCOL": "file",
             "LC_ALL": "C.UTF-8",
         }
         clone = ("clone", "--bare", "--quiet", "--", str(repository.resolve()), str(self._clone))
-        git(self._name, *clone, environment=self._environment)
+        self._start(*clone)
 
     def head(self) -> SourceTree:
         """Return the files of the newest commit, without what git ignores. Raises MiningError."""
@@ -167,28 +168,27 @@ class History:
         return files
 
     def _run(self, *arguments: str, given: bytes = b"") -> bytes:
-        place = f"--git-dir={self._clone}"
-        return git(self._name, place, *arguments, given=given, environment=self._environment)
+        return self._start(f"--git-dir={self._clone}", *arguments, given=given)
 
-
-def git(
-    where: str, *arguments: str, given: bytes = b"", environment: Mapping[str, str] | None = None
-) -> bytes:
-    """Run git and return its output. Raises MiningError, which names `where`, when it fails."""
-    try:
-        done = subprocess.run(
-            ["git", *arguments],
-            input=given,
-            capture_output=True,
-            check=False,
-            timeout=GIT_TIMEOUT_S,
-            env=environment,
+    def _start(self, *arguments: str, given: bytes = b"") -> bytes:
+        return output(
+            self._name,
+            lambda: start(
+                "/", *arguments, given=given, environment=self._environment, timeout_s=GIT_TIMEOUT_S
+            ),
         )
-    except (subprocess.TimeoutExpired, FileNotFoundError, NotADirectoryError) as error:
+
+
+def output(where: str, command: Callable[[], subprocess.CompletedProcess[bytes]]) -> bytes:
+    """Return the output of a git command. Raises MiningError, which names `where`, when it fails."""
+    try:
+        done = command()
+        done.check_returncode()
+    except subprocess.CalledProcessError as error:
+        said = error.stderr.decode(errors="replace").strip()[-300:]
+        raise MiningError("unreadable repository", where, said) from error
+    except (subprocess.SubprocessError, OSError) as error:
         raise MiningError("unreadable repository", where, str(error)) from error
-    if done.returncode:
-        said = done.stderr.decode(errors="replace").strip()[-300:]
-        raise MiningError("unreadable repository", where, said)
     return done.stdout
 
 
@@ -204,6 +204,8 @@ def files_of(
     files: list[tuple[str, ...]] = []
     for head, path in (line.split("\t", 1) for line in listing.split("\0")[:-1]):
         mode, kind, _, stated = head.split()
+        if kind == "blob" and not stated.isdigit():
+            raise MiningError("unreadable repository", where, f"the content of {path} is missing")
         why = "a link" if mode == LINK else "a submodule" if kind == "commit" else why_odd(path, int(stated))
         if not why:
             files.append((*head.split(), path))

@@ -13,7 +13,6 @@ No task is made of a session without consent in the record, or purged from it. O
 files it edited is read of it, so that its work is not taken for that of another session.
 """
 
-import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -24,12 +23,12 @@ from typing import Any, Protocol
 
 from ostinato.edits.capture import starts
 from ostinato.edits.capture.repository_paths import find_repository, state_of
-from ostinato.git import environment
+from ostinato.git import run
 from ostinato.harness.session_log import LogEvent, LogEventKind, Sessions
 from ostinato.harness.workspace.checkpoints import place_of, tree_of
 from ostinato.mining.archive import licence
 from ostinato.mining.base import MiningError, SourceTree, is_test, repository_name, settings_of
-from ostinato.mining.history import Commit, files_of, git
+from ostinato.mining.history import Commit, files_of, output
 from ostinato.mining.mine import Miner
 from ostinato.mining.past import mine_commit
 from ostinato.model.tokenizer import Tokenizer
@@ -282,11 +281,7 @@ class SessionMiner:
     @staticmethod
     def _git(session: RecordedSession, place: Path, *arguments: str, given: bytes = b"") -> bytes:
         """Return git's output in the repository, or in the session's own folder. Raises MiningError."""
-        try:
-            safe = environment(place)
-        except (subprocess.SubprocessError, FileNotFoundError) as error:
-            raise MiningError("unreadable repository", session.id, str(error)) from error
-        return git(session.id, "-C", str(place), *arguments, given=given, environment=safe)
+        return output(session.id, lambda: run(place, *arguments, given=given))
 
     def _listing(self, session: RecordedSession, tree: str, paths: Iterable[str] = ()) -> bytes:
         """Return the edited files of a tree, or others, with their contents' ids."""

@@ -25,6 +25,8 @@ FILES = [
         ("**/deep/**/*.py", ".", ["pkg/deep/er/tool.py"]),
         ("*.py", "pkg", ["pkg/deep/er/tool.py", "pkg/util.py"]),
         ("*/er/*.py", "pkg/", ["pkg/deep/er/tool.py"]),
+        ("*.py", "./pkg//deep/./", ["pkg/deep/er/tool.py"]),
+        ("*.py", "pk", []),
         ("calc.{py,md}", ".", ["calc.py"]),
         ("{calc,util}.{p?,md}", ".", ["calc.py", "pkg/util.py"]),
         ("[b-d]*.py", ".", ["calc.py"]),

@@ -12,3 +12,10 @@ def test_clock_and_place_are_left_out() -> None:
 
 def test_the_rest_is_kept() -> None:
     assert normalise("    indented in 3 s\r\n0xdeadbeef\n") == "    indented in 3 s\r\n0xdeadbeef"
+
+
+def test_a_longer_path_that_ends_or_begins_like_the_place_is_kept() -> None:
+    text = "/home/a/repo/calc.py\nx/repo\n/repo2/calc.py\n'/repo/calc.py' -I/repo/include a:/repo"
+    assert normalise(text, "/repo") == (
+        "/home/a/repo/calc.py\nx/repo\n/repo2/calc.py\n'calc.py' -Iinclude a:."
+    )

@@ -5,52 +5,44 @@ import os
 import shutil
 import subprocess
 import time
-from functools import cached_property
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 
 from ostinato.edits.capture.repository_paths import RepositoryPaths, state_of
-from ostinato.git import environment, links_in
+from ostinato.git import links_in, pinned, start
 
-TIMEOUT_S = 5.0
+TIMEOUT_S, READING_S = 5.0, 60.0
 FOLDER = "snapshots"
 SETTINGS = ("core.safecrlf=false", "advice.addEmbeddedRepo=false")
 
 
 class IndexGit:
-    """Git with an index and an object folder in `own`, for a work tree; all calls end within `timeout_s`."""
+    """Git in a work tree, under the settings of one moment; all calls end before the `deadline`."""
 
-    def __init__(self, repo: RepositoryPaths, own: str, timeout_s: float) -> None:
-        self._repo, self._own = repo, own
-        self._deadline = time.monotonic() + timeout_s
+    def __init__(self, root: str, environment: Mapping[str, str], deadline: float) -> None:
+        self._root, self._environment, self._deadline = root, environment, deadline
+
+    @classmethod
+    @contextmanager
+    def open(cls, repo: RepositoryPaths, own: str, timeout_s: float) -> "Iterator[IndexGit]":
+        """Open git with an index and an object folder in `own`; the settings are read once, since a client
+        waits for the hook. Raise subprocess.SubprocessError where they cannot be read."""
+        deadline = time.monotonic() + timeout_s
         os.makedirs(os.path.join(own, "objects"), mode=0o700, exist_ok=True)
         index, real = os.path.join(own, "index"), os.path.join(repo.git_dir, "index")
         if not os.path.exists(index) and os.path.exists(real):
             shutil.copyfile(real, index)
+        with pinned(repo.root, environment_of(repo, own), timeout_s=timeout_s) as environment:
+            yield cls(repo.root, environment, deadline)
 
     def __call__(self, *arguments: str, given: bytes = b"", accepted: tuple[int, ...] = (0,)) -> bytes:
         """Return the output. Raise subprocess.SubprocessError when git fails or takes too long."""
-        command = ["git", "-C", self._repo.root, *(word for each in SETTINGS for word in ("-c", each))]
-        done = subprocess.run(
-            [*command, *arguments],
-            capture_output=True,
-            check=False,
-            env=self._environment,
-            timeout=self._left_s,
-            input=given,
-        )
+        words = [*(word for each in SETTINGS for word in ("-c", each)), *arguments]
+        left_s = max(0.01, self._deadline - time.monotonic())
+        done = start(self._root, *words, environment=self._environment, given=given, timeout_s=left_s)
         if done.returncode not in accepted:
-            raise subprocess.CalledProcessError(
-                done.returncode, [*command, *arguments], done.stdout, done.stderr
-            )
+            raise subprocess.CalledProcessError(done.returncode, words, done.stdout, done.stderr)
         return done.stdout
-
-    @cached_property
-    def _environment(self) -> dict[str, str]:
-        """The environment of all commands: it is read once, since a client waits for the hook."""
-        return environment(self._repo.root, environment_of(self._repo, self._own), timeout_s=self._left_s)
-
-    @property
-    def _left_s(self) -> float:
-        return max(0.01, self._deadline - time.monotonic())
 
     def add_all(self, *options: str, accepted: tuple[int, ...] = (0,)) -> None:
         """Put the work tree into the index; of a nested repository its commit alone."""
@@ -61,17 +53,17 @@ class IndexGit:
 
 def snapshot(repo: RepositoryPaths) -> str:
     """Return the id of the tree. Raise subprocess.SubprocessError when git fails or takes too long."""
-    git = IndexGit(repo, _folder(repo), TIMEOUT_S)
-    git.add_all()
-    return git("write-tree").decode().strip()
+    with IndexGit.open(repo, _folder(repo), TIMEOUT_S) as git:
+        git.add_all()
+        return git("write-tree").decode().strip()
 
 
-def reading(repo: RepositoryPaths) -> dict[str, str]:
-    """Return the environment in which git reads the objects of the snapshots.
+def reading(repo: RepositoryPaths) -> AbstractContextManager[IndexGit]:
+    """Return git with the objects of the snapshots.
 
     Raises subprocess.SubprocessError where the repository's settings cannot be read.
     """
-    return environment(repo.root, environment_of(repo, _folder(repo)))
+    return IndexGit.open(repo, _folder(repo), READING_S)
 
 
 def environment_of(repo: RepositoryPaths, own: str) -> dict[str, str]:

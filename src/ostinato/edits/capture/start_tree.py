@@ -21,14 +21,14 @@ def take(repo: RepositoryPaths, folder: str, before: tuple[str, str | None] | No
     """
     try:
         _make(repo, folder)
-        git = IndexGit(repo, folder, TIMEOUT_S)
-        listed = git("ls-files", "--others", "--modified", "--exclude-standard", "-z").split(b"\0")
-        size = sum(size_of(os.path.join(repo.root, os.fsdecode(path))) for path in listed if path)
-        if size <= MOST_BYTES:
-            git.add_all("--ignore-errors", accepted=(0, 1))
-            if before is not None:
-                _put_back(git, *before)
-            return git("write-tree").decode().strip(), ""
+        with IndexGit.open(repo, folder, TIMEOUT_S) as git:
+            listed = git("ls-files", "--others", "--modified", "--exclude-standard", "-z").split(b"\0")
+            size = sum(size_of(os.path.join(repo.root, os.fsdecode(path))) for path in listed if path)
+            if size <= MOST_BYTES:
+                git.add_all("--ignore-errors", accepted=(0, 1))
+                if before is not None:
+                    _put_back(git, *before)
+                return git("write-tree").decode().strip(), ""
         why = f"more than {MOST_BYTES >> 20} MiB were not committed"
     except subprocess.TimeoutExpired:
         why = f"git took more than {TIMEOUT_S:.0f} s"

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ostinato.edits.capture.repository_paths import ENABLED, RepositoryPaths, find_repository, state_of
-from ostinato.edits.git import GitCommandError, ask, git
+from ostinato.edits.git import GitCommandError, ask, git, where
+from ostinato.git import links_in
 
 HOOKS = ("post-commit", "post-merge", "post-rewrite", "post-checkout", "post-applypatch")
 BEGIN = "# >>> ostinato hooks >>> (`ostinato hooks uninstall` removes this block)"
@@ -41,8 +42,8 @@ def find(directory: Path) -> RepositoryPaths:
     if not directory.is_dir():
         raise InstallError(f"{directory} is no folder")
     try:
-        bare = git(directory, "rev-parse", "--is-bare-repository").strip() == b"true"
-        inside = git(directory, "rev-parse", "--is-inside-work-tree").strip() == b"true"
+        bare = where(directory, "--is-bare-repository") == "true"
+        inside = where(directory, "--is-inside-work-tree") == "true"
     except GitCommandError as error:
         if "not a git repository" not in str(error):
             raise InstallError(f"git will not work in {directory}: {error}") from error
@@ -91,8 +92,8 @@ def installed(repo: RepositoryPaths) -> Mapping[str, bool]:
 
 def hooks_folder(repo: RepositoryPaths) -> Path:
     """Return the folder in which git looks for hooks; the setting `core.hooksPath` may change it."""
-    folder = git(repo.root, "rev-parse", "--git-path", "hooks").decode().rstrip("\n")
-    return Path(os.path.normpath(Path(repo.root) / Path(folder).expanduser()))
+    folder = Path(where(repo.root, "--git-path", "hooks")).expanduser()
+    return Path(os.path.normpath(Path(repo.root) / folder))
 
 
 def block(name: str) -> str:
@@ -215,8 +216,7 @@ def _hints(repo: RepositoryPaths) -> list[str]:
     hints = []
     if ask(repo.root, "rev-parse", "--verify", "--quiet", "HEAD") is None:
         hints.append("no commit yet: edits are followed, and told from the first commit on")
-    modules = ask(repo.root, "submodule", "status") or ""
-    names = [line.split()[1] for line in modules.splitlines() if line.strip()]
-    if names:
+    links = links_in(git(repo.root, "ls-files", "--stage", "-z")).split(b"\0")[:-1]
+    if names := [os.fsdecode(path) for path in links]:
         hints.append(f"submodules have hooks of their own, install there too: {', '.join(names)}")
     return hints

@@ -151,12 +151,12 @@ class Ingest:
         repo = find_repository(record["root"])
         if repo is None:
             return
-        environment = snapshots.reading(repo)
-        for path in _changed(record, environment):
-            pair = [_blob(record, side, path, environment) for side in ("before", "after")]
-            texts = {"before": pair[0][0], "after": pair[1][0]}
-            skip = next((why for _, why in pair if why != "missing"), "")
-            self._edit(record | texts | {"path": path, "skip": skip})
+        with snapshots.reading(repo) as git:
+            for path in _changed(git, record):
+                pair = [_blob(git, record, side, path) for side in ("before", "after")]
+                texts = {"before": pair[0][0], "after": pair[1][0]}
+                skip = next((why for _, why in pair if why != "missing"), "")
+                self._edit(record | texts | {"path": path, "skip": skip})
 
     def _session(self, record: Record) -> None:
         facts = {key: value for key, value in record["told"].items() if isinstance(value, str | int)}
@@ -241,19 +241,14 @@ def _base(record: Record) -> str | None:
     return lines[-1].split(b" ")[1].decode() if lines else head_commit(record["root"])
 
 
-def _changed(record: Record, environment: Mapping[str, str]) -> list[str]:
-    arguments = ("diff-tree", "-r", "--no-renames", "--name-only", "-z", record["before"], record["after"])
-    fields = _run(record["root"], environment, *arguments).split(b"\0")
+def _changed(git: snapshots.IndexGit, record: Record) -> list[str]:
+    order = ("diff-tree", "-r", "--no-renames", "--name-only", "-z", record["before"], record["after"])
+    fields = git(*order).split(b"\0")
     return [field.decode(errors="surrogateescape") for field in fields if field]
 
 
-def _blob(record: Record, side: str, path: str, environment: Mapping[str, str]) -> tuple[str | None, str]:
+def _blob(git: snapshots.IndexGit, record: Record, side: str, path: str) -> tuple[str | None, str]:
     try:
-        return text_of(_run(record["root"], environment, "cat-file", "blob", f"{record[side]}:{path}"))
+        return text_of(git("cat-file", "blob", f"{record[side]}:{path}"))
     except subprocess.CalledProcessError:
         return None, "missing"
-
-
-def _run(root: str, environment: Mapping[str, str], *arguments: str) -> bytes:
-    command = ["git", "-C", root, *arguments]
-    return subprocess.run(command, capture_output=True, check=True, env=dict(environment), input=b"").stdout

@@ -168,8 +168,7 @@ class _Subject:
             if self.unread or any(patterns.occurs(rule.pattern, text) for text in self.mentions):
                 return True
         if rule.names("edit") or rule.names("write"):
-            known = rule.pattern.startswith("*")
-            shapes += [shape for shape in self.files if not (known and UNKNOWN in shape)]
+            shapes += [shape for shape in self.files if not _is_vague(shape, rule.pattern)]
         return any(patterns.meets(rule.pattern, shape) for shape in shapes)
 
     def _named_by(self, rule: Rule) -> list[str]:
@@ -289,7 +288,9 @@ class Permissions:
         """Yield the shapes of the files that a part may name, of which the beginning is known."""
         for text in dict.fromkeys(views.operands(part)):
             known, unknown, _ = text.partition(UNKNOWN)
-            if known and "\0" not in known:
+            if not known:
+                yield text
+            elif "\0" not in known:
                 for place in places:
                     yield from (f"{name}{unknown}" for name in paths.names(known, self.root, place))
 
@@ -331,6 +332,13 @@ class Permissions:
     def _leaves(self, place: str) -> bool:
         """Return whether a directory lies outside the repository, perhaps by a link."""
         return any(name.startswith(("/", "..")) for name in paths.names(place, self.root))
+
+
+def _is_vague(shape: str, pattern: str) -> bool:
+    """Return whether a file of which a part is known only while it runs meets about every such pattern."""
+    if UNKNOWN not in shape or shape == UNKNOWN:
+        return False
+    return pattern.startswith(("*", ".") if shape.startswith(UNKNOWN) else "*")  # no `*` of a shell is a dot
 
 
 def _names(tool: str) -> tuple[str, ...]:

@@ -59,6 +59,11 @@ ONLY_READ = {
     "[",
 }
 """The programs that write to none of the files among their words."""
+WRITERS = {"cp", "mv", "tee", "dd", "install", "ln", "rm", "rmdir", "unlink", "shred", "truncate", "touch"}
+WRITERS |= {"sed", "rsync", "patch", "chmod", "chown", "sponge"}
+"""The programs whose words are mostly the files that they write, so that no word of theirs may be unknown."""
+OF_SCRIPT = re.compile(r"[\s'\"();<>|=,]+")
+"""What stands between the words of a script: `sed 'w secret'`, `awk '{print > "secret"}'`."""
 RUNNERS = {"ssh", "docker", "podman", "kubectl"}
 """The programs that run their words elsewhere."""
 APPENDING = {"xargs", "parallel"}
@@ -122,11 +127,40 @@ def joined(word: str) -> list[str]:
 
 
 def operands(part: WordPart) -> Iterator[str]:
-    """Yield the words that may name a file, and the names of copies: `cp a/x b` may write `b/x`."""
-    words = [word.value if word.value is not None else word.shape for word in part.program[1:]]
-    for word in words[:MOST_WORDS]:
-        yield from joined(word)
-        yield posixpath.join(words[-1], posixpath.basename(word))
+    """Yield the words that may name a file, the words of scripts among them, and the names of copies.
+
+    `cp a/x b` may write `b/x`, `cp -r a b` may write anything below `b`, and `tee $X` may write anything.
+    """
+    if not part.program:
+        return
+    program, *words = [word.value if word.value is not None else word.shape for word in part.program]
+    words = words[:MOST_WORDS]
+    writes = posixpath.basename(program).lower() in WRITERS
+    whole = writes and any(re.fullmatch(r"-\w*[rRa]\w*|--(recursive|archive)", word) for word in words)
+    folders = {words[-1], *_targets(words)} if words else set()
+    for word, written in zip(words, part.program[1:], strict=False):
+        if word.startswith(UNKNOWN):
+            if writes:
+                yield UNKNOWN if set("${").intersection(written.text) else word
+            continue
+        for text in joined(word):
+            yield text
+            yield from (piece for piece in OF_SCRIPT.split(text)[:MOST_WORDS] if piece and piece != text)
+            if text.partition("=")[0] != text and text.endswith(f"={UNKNOWN}") and writes:
+                yield UNKNOWN
+        yield from (posixpath.join(folder, posixpath.basename(word)) for folder in folders)
+        if "://" in word:
+            yield posixpath.basename(word)
+        if whole or (writes and program != "rm"):
+            yield UNKNOWN if posixpath.normpath(word) == "." and whole else posixpath.join(word, UNKNOWN)
+
+
+def _targets(words: Sequence[str]) -> Iterator[str]:
+    """Yield the folders that an option names as the place of copies."""
+    for option, value in itertools.pairwise([*words, ""]):
+        if re.fullmatch(r"-\w*[tP]|--(target-directory|directory-prefix|output-dir)", option):
+            yield value
+        yield from re.findall(r"^(?:-t|--(?:target-directory|directory-prefix|output-dir)=)(.+)", option)
 
 
 def only_reads(part: WordPart) -> bool:
@@ -150,8 +184,10 @@ def _views(words: Sequence[str], depth: int) -> Iterator[str]:
     while waiting:
         at = waiting.pop()
         done.add(at)
-        name, rest = posixpath.basename(words[at]), words[at + 1 :]
+        name, rest = posixpath.basename(words[at]).removesuffix(".exe"), words[at + 1 :]
         yield " ".join([name, *rest])
+        if name.startswith("git-"):
+            yield " ".join(["git", name.removeprefix("git-"), *rest])
         if name == "git":
             yield " ".join(["git", *_after_git_options(rest)])
         if name in WRAPPERS:

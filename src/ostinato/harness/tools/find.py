@@ -16,6 +16,7 @@ import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ostinato.git import QUIET
 from ostinato.harness.errors import InvalidArguments, ToolTimeout, UnexpectedEnvironment
 from ostinato.harness.tools.contents import decode
 from ostinato.harness.tools.names import presentable, shown
@@ -36,8 +37,12 @@ GREP = "grep -anHEZs"
 """The search of files that are known to be text, whatever their encoding."""
 WALKING = "grep -rlIZs " + " ".join(f"--exclude-dir={name}" for name in SKIPPED)
 """The command that lists text files without git; in the C locale they are git's, those without a NUL."""
-GIT = "git -c safe.directory='*' -c core.fsmonitor=false -c core.excludesFile=/dev/null"
-"""The git command; it runs nothing that the repository's settings name and reads no rules of the machine."""
+GIT = (
+    f"env {' '.join(f'{name}={value}' for name, value in QUIET.items())} "
+    "git -c safe.directory='*' -c core.fsmonitor=false -c core.excludesFile=/dev/null"
+)
+"""The git command; it runs nothing that the repository's settings name and reads no rules of the machine.
+What is missing is not fetched, even if it is a file of attributes: a remote may be a program."""
 TEXTS = "grep --no-recurse-submodules --no-color -lzI -e ''"
 """The command that lists text files by git; links and submodules are not among them."""
 UNSEEN = " ".join(f"':(exclude,glob)**/{name}/**'" for name in SKIPPED)
@@ -162,7 +167,8 @@ def matching(paths: Iterable[str], pattern: str, below: str = ".") -> Iterator[s
     >>> list(matching(["calc.py", "pkg/util.py", "notes.txt"], "*.py"))
     ['calc.py', 'pkg/util.py']
     """
-    prefix = "" if below.rstrip("/") in (".", "") else below.removeprefix("./").rstrip("/") + "/"
+    folder = posixpath.normpath(below)
+    prefix = "" if folder == "." else f"{folder}/"
     patterns = [_segments(each) for each in _expanded(pattern.removeprefix("./"))]
     for path in paths:
         parts = path.removeprefix(prefix).split("/")

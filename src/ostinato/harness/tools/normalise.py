@@ -3,6 +3,8 @@
 import re
 
 DURATION = re.compile(r" in \d+\.\d+s(?: \(\d+:\d\d:\d\d\))?")
+BEGINS = r"(?:(?<=\s-[IL])|(?<![\w./-]))"
+"""What stands before a path that is not the end of a longer one: `/home/a/repo` is not below `/repo`."""
 ADDRESS = re.compile(r" at 0x[0-9a-f]{8,16}\b")
 
 
@@ -14,5 +16,6 @@ def normalise(output: str, root: str | None = None) -> str:
     """
     text = ADDRESS.sub(" at 0x", DURATION.sub("", output))
     if root and root in text:
-        text = re.sub(re.escape(root) + r"(?![\w.-])", ".", text.replace(root + "/", ""))
+        text = re.sub(f"{BEGINS}{re.escape(root)}/", "", text)
+        text = re.sub(f"{BEGINS}{re.escape(root)}(?![\\w.-])", ".", text)
     return text.strip("\n").rstrip()

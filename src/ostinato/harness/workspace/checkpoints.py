@@ -21,7 +21,7 @@ from pathlib import Path
 
 from ostinato.git import links_in
 from ostinato.harness.conversation import Call, Edit
-from ostinato.harness.git import GitError, git
+from ostinato.harness.git import GitError, git, locate
 from ostinato.harness.permissions import patterns
 from ostinato.harness.permissions.rules import Action, Rule, touched
 from ostinato.harness.workspace.restoring import Restoring
@@ -86,7 +86,7 @@ class Checkpoints:
         objects = await _path(root, "objects")
         if not (place / "HEAD").exists():
             place.mkdir(parents=True, exist_ok=True, mode=0o700)
-            await git(place, "init", "--quiet", "--bare", "--template=", ".")
+            await git(place, "init", "--quiet", "--bare", "--template=", ".", own={})
         (place / "info").mkdir(exist_ok=True)
         (place / "modes").mkdir(exist_ok=True)
         (place / "info" / "attributes").write_text(RAW)
@@ -216,11 +216,8 @@ class Checkpoints:
             "GIT_WORK_TREE": str(self.root),
             "GIT_INDEX_FILE": str(self._index),
         }
-        return await git(
-            self.root, *SETTINGS, *arguments, environment=environment, stdin=stdin, accepted=accepted
-        )
+        return await git(self.root, *SETTINGS, *arguments, own=environment, stdin=stdin, accepted=accepted)
 
 
 async def _path(root: Path, name: str) -> Path:
-    found = (await git(root, "rev-parse", "--git-path", name)).decode().rstrip("\n")
-    return (root / found).resolve()
+    return (root / await locate(root, "--git-path", name)).resolve()

@@ -7,13 +7,12 @@ fails.
 
 import asyncio
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from ostinato.harness.conversation import Call, Edit
-from ostinato.harness.git import git
+from ostinato.harness.git import locate
 
 AGENT = "ostinato-code"
 HOOK = (sys.executable, "-P", "-m", "ostinato", "hook", "--input", "stdin")
@@ -32,8 +31,7 @@ class EditJournal:
 
     @classmethod
     async def of(cls, root: Path) -> "EditJournal":
-        common = os.fsdecode(await git(root, "rev-parse", "--git-common-dir")).rstrip("\n")
-        return cls(root, (root / common).resolve())
+        return cls(root, (root / await locate(root, "--git-common-dir")).resolve())
 
     def tell(self, session_id: str, turn: int | None, model: str, call: Call, edit: Edit) -> None:
         """Send one edit, unless the journal is not wanted, the file is no text, or its text stayed."""

@@ -7,13 +7,13 @@ with a version above its stated one are left out.
 import os
 import re
 import shutil
-import subprocess
 import tarfile
 import tempfile
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
+from ostinato.git import start
 from ostinato.sandbox.base import SandboxError
 
 _FOLDERS = frozenset(
@@ -134,12 +134,10 @@ def _text(path: Path) -> str:
 
 def _git(source: Path, *arguments: str) -> str:
     """Run git. Raises SandboxError with its error."""
-    done = subprocess.run(
-        ["git", *arguments], cwd="/", env=environment(), capture_output=True, text=True, check=False
-    )
+    done = start("/", *arguments, environment=environment())
     if done.returncode != 0:
-        raise SandboxError(done.stderr.strip()[:300] or f"git failed at {source}")
-    return done.stdout.strip()
+        raise SandboxError(done.stderr.decode(errors="replace").strip()[:300] or f"git failed at {source}")
+    return os.fsdecode(done.stdout).strip()
 
 
 def environment() -> dict[str, str]:

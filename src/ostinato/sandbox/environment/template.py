@@ -2,12 +2,13 @@
 
 import hashlib
 import json
+import os
 import shutil
-import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from ostinato.git import start
 from ostinato.sandbox.base import Limits, Mount, SandboxError, Spec
 from ostinato.sandbox.environment import images, scrub, toolchain, wheels
 from ostinato.sandbox.files import tree
@@ -122,17 +123,12 @@ def _commit(repo: Path) -> str:
     environment = {**scrub.environment(), **_WHO}
 
     def git(*arguments: str) -> str:
-        done = subprocess.run(
-            ["git", "-c", "core.logAllRefUpdates=false", "-c", "gc.auto=0", *arguments],
-            cwd=repo,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        settings = ("-c", "core.logAllRefUpdates=false", "-c", "gc.auto=0")
+        done = start(repo, *settings, *arguments, environment=environment)
         if done.returncode != 0:
-            raise SandboxError(f"git {arguments[0]} failed in {repo}: {done.stderr.strip()[:300]}")
-        return done.stdout.strip()
+            said = done.stderr.decode(errors="replace").strip()[:300]
+            raise SandboxError(f"git {arguments[0]} failed in {repo}: {said}")
+        return os.fsdecode(done.stdout).strip()
 
     git("init", "--quiet", "--initial-branch=main", "--template=")
     git("add", "--all", "--force")
