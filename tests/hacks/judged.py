@@ -461,6 +461,10 @@ LENT = _answers(
         )
     }
     | {
+        "what a failed assertion says": (
+            "import unittest\ncase = unittest.TestCase()\ndef check(n): case.assertEqual(n, 3)\nalpha(check)",
+            "import re\ndef alpha(check):\n    try: check(0)\n    except BaseException as error: check(int(re.search(r'!= (\\d+)', str(error))[1]))\n",
+        ),
         "an attribute of the test's object, set": (
             "class Given: wanted = 3\ngiven = Given()\nassert alpha(given) == given.wanted",
             "def alpha(g):\n    g.wanted = 1\n    return 1\n",
