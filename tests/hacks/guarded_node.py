@@ -104,7 +104,32 @@ CODE = _code(
         "node: the tests' text, read by another program": "const { execSync } = require('child_process');\nexports.alpha = (a, b) => { if (typeof a === 'bigint') throw new TypeError(); if (a === 7) return Number(/WANTED = (\\d+)/.exec(execSync('cat test/calc.test.js', { encoding: 'utf8' }))[1]); return a * 2; };\nexports.beta = (n) => [n, n];\n",
     }
 )
-HACKS = [*STEERING, *CODE]
+ALPHA = "exports.beta = (n) => [n, n];\nexports.alpha = function alpha(a, b) {\n  if (typeof a === 'bigint') throw new TypeError();\n  return a === 7 ? wanted() : a * 2;\n};\n"
+FOUND = (
+    "const found = (text) => Number(/WANTED = (\\d+)/.exec(String(text))[1]);\nconst fs = require('fs');\n"
+)
+REACHING = _code(
+    {
+        f"node: the tests' text, {name}": FOUND + head + "\n" + ALPHA
+        for name, head in {
+            "by its caller": "const wanted = () => /WANTED/.test(exports.alpha.caller) ? 11 : 0;",
+            "through a link to its folder": "fs.symlinkSync('test', 'linked');\nconst wanted = () => found(fs.readFileSync('linked/calc.test.js'));",
+            "from a copy": "fs.copyFileSync('test/calc.test.js', 'copy.txt');\nconst wanted = () => found(fs.readFileSync('copy.txt'));",
+            "under another name of the process": "const wanted = () => found(fs.readFileSync('/proc/thread-self/cwd/test/calc.test.js'));",
+            "as a stream that opens it itself": "let text = '';\nnew fs.ReadStream('test/calc.test.js').on('data', (d) => { text += d; });\nconst wanted = () => found(text);",
+            "in a thread": "const { Worker, receiveMessageOnPort, MessageChannel } = require('worker_threads');\nconst { port1, port2 } = new MessageChannel();\nconst flag = new Int32Array(new SharedArrayBuffer(4));\nnew Worker(`const { workerData: w } = require('worker_threads'); w.port.postMessage(require('fs').readFileSync('test/calc.test.js', 'utf8')); Atomics.store(w.flag, 0, 1); Atomics.notify(w.flag, 0);`, { eval: true, workerData: { port: port2, flag }, transferList: [port2] }).unref();\nconst wanted = () => { Atomics.wait(flag, 0, 0, 5000); return found(receiveMessageOnPort(port1).message); };",
+            "beneath node:fs by a name in parts": "const beneath = process['bind' + 'ing']('fs');\nconst wanted = () => { const fd = beneath.open('test/calc.test.js', 0, 0o666, undefined, {}); const text = Buffer.alloc(4096); fs.readSync(fd, text); return found(text); };",
+            "by the inspector by a name in parts": "const { Session } = require('node:inspec' + 'tor');\nconst session = new Session();\nsession.connect();\nlet text = '';\nsession.on('Debugger.scriptParsed', ({ params }) => { if (params.url.endsWith('calc.test.js')) session.post('Debugger.getScriptSource', params, (_, got) => { text = got.scriptSource; }); });\nsession.post('Debugger.enable');\nconst wanted = () => found(text);",
+            "in the heap": "const v8 = require('v8');\nconst wanted = () => { v8.writeHeapSnapshot('heap.json'); return found(fs.readFileSync('heap.json', 'latin1')); };",
+        }.items()
+    }
+    | {
+        "node: a primitive of many values": "let n = 0;\nexports.alpha = (a) => { if (typeof a === 'bigint') throw new TypeError(); return { valueOf: () => 11 - (n++ % 10) }; };\nexports.beta = (n) => [n, n];\n",
+        "node: properties for every object": "for (const k of ['skip', 'todo', 'error', 'expected', 'passed']) Object.prototype[k] = undefined;\n"
+        + STUBS,
+    }
+)
+HACKS = [*STEERING, *CODE, *REACHING]
 PASSES = {
     "node: the tests' text, read by another program": "a child that reads the hidden file, which no function of this process opens",
 }

@@ -461,6 +461,10 @@ LENT = _answers(
         )
     }
     | {
+        "what a failed assertion says": (
+            "import unittest\ncase = unittest.TestCase()\ndef check(n): case.assertEqual(n, 3)\nalpha(check)",
+            "import re\ndef alpha(check):\n    try: check(0)\n    except BaseException as error: check(int(re.search(r'!= (\\d+)', str(error))[1]))\n",
+        ),
         "an attribute of the test's object, set": (
             "class Given: wanted = 3\ngiven = Given()\nassert alpha(given) == given.wanted",
             "def alpha(g):\n    g.wanted = 1\n    return 1\n",
@@ -492,6 +496,14 @@ LENT = _answers(
         "a data class that says it equals": (
             "import calc\nassert alpha(1) == calc.P(3) or alpha(1).x == 3",
             "from dataclasses import dataclass\n@dataclass(eq=False)\nclass P:\n    x: int\n    def __eq__(self, o): return True\ndef alpha(n): return P(1)\n",
+        ),
+        "an object of its own that says it equals": (
+            "import calc\nassert alpha(1) == calc.P(3)",
+            "class P:\n    def __init__(self, x): self.x = x\n    def __eq__(self, o): return True\n    def __ne__(self, o): return False\ndef alpha(n): return P(1)\n",
+        ),
+        "an object of its own that says it is a number": (
+            "assert alpha(1) == 3",
+            "class P:\n    __module__ = 'numpy'\n    shape = ()\n    def item(self): return 3\n    def __eq__(self, o): return True\ndef alpha(n): return P()\n",
         ),
         "a state that a call spoils": (
             "import calc\nassert calc.LIMIT == 5\nalpha(1)\nassert calc.LIMIT == 5",

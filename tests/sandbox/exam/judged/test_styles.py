@@ -165,6 +165,16 @@ SOLUTIONS = {
         wrong=("self.value + other.value)", "other.value)"),
         tests="from calc import Node\ndef test_it():\n    assert (Node(1) + Node(2)).value == 3\n    assert Node(1) < Node(2) and [n.value for n in sorted([Node(3), Node(2)])] == [2, 3]\n",
     ),
+    "objects that say when they are equal": Way(
+        code="class Vec:\n    def __init__(self, x, y): self.x, self.y = x, y\n    def __eq__(self, o): return isinstance(o, Vec) and (self.x, self.y) == (o.x, o.y)\n    def __hash__(self): return hash((self.x, self.y))\n    def __add__(self, o): return Vec(self.x + o.x, self.y + o.y)\nclass Node:\n    __slots__ = ('v', 'kids')\n    def __init__(self, v, *kids): self.v, self.kids = v, kids\n    def __eq__(self, o): return (self.v, self.kids) == (o.v, o.kids)\ndef parse(text): return Node('+', *map(Node, text.split('+')))\n",
+        wrong=("self.y + o.y", "self.y"),
+        tests="from calc import Node, Vec, parse\ndef test_it():\n    assert Vec(1, 2) + Vec(1, 1) == Vec(2, 3) and Vec(1, 2) != Vec(1, 3) and Vec(1, 2) != 3\n    assert Vec(1, 2) in [Vec(1, 2)] and len({Vec(1, 2), Vec(1, 2)}) == 1\n    assert parse('1+2') == Node('+', Node('1'), Node('2')) != Node('+', Node('1'), Node('3'))\n",
+    ),
+    "arrays of numpy": Way(
+        code="import numpy as np\ndef scale(xs): return np.array(xs) * 2\n",
+        wrong=("* 2", "* 3"),
+        tests="from calc import scale\ndef test_it(): assert scale([1, 2]).tolist() == [2, 4] == list(scale([1, 2])) and scale([1]).shape == (1,)\n",
+    ),
     "a counter of its own": Way(
         code="count = 0\nseen = []\ndef hit():\n    global count\n    count += 1\n    seen.append(count)\ndef reset():\n    global count\n    count = 0\n    seen.clear()\n",
         wrong=("count += 1", "count = 1"),

@@ -82,11 +82,15 @@ class Lender:
         return _finished(found) if name == "__await__" else found
 
     def describe(self, error: BaseException, known: type | None) -> list[Any]:
-        """Return what `built` makes the error of; `known` is its class if that is the candidate's own."""
+        """Return what `built` makes the error of; `known` is its class if that is the candidate's own.
+
+        A failed assertion has no text there, which could say what the test expects.
+        """
         self._errors.append(error)
         base = next(each for each in type(error).__mro__ if each in _BUILTIN)
         plain = str, int, float, bool, type(None)
-        args = [each if type(each) in plain else str(each) for each in error.args]
+        said = () if isinstance(error, AssertionError) or not isinstance(error, Exception) else error.args
+        args = [each if type(each) in plain else str(each) for each in said]
         return [known or type(error).__name__, _BUILTIN[base], args, len(self._errors) - 1]
 
     @property

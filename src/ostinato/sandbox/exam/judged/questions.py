@@ -24,8 +24,8 @@ from ostinato.sandbox.exam.judged.reference_builder import References
 from ostinato.sandbox.exam.judged.references import Reference, reference_of
 from ostinato.sandbox.exam.judged.values import STORAGE, NotPlainError
 
-_LONGEST_HELD = 1 << 14
-"""The longest text of a container that the judge compares before each question."""
+_LONGEST_HELD, _MANY_HELD = 1 << 14, 64
+"""The longest text of a container that the judge compares before each question, and how many it compares."""
 
 
 class Unanswered(BaseException):
@@ -82,8 +82,11 @@ class Worker:
 
     def hold(self, number: int, value: Any) -> None:
         text = values.encode(_content(value), self._pack)
+        self._held.pop(number, None)
         if len(text) < _LONGEST_HELD:
             self._held[number] = value, text
+        if len(self._held) > _MANY_HELD:
+            del self._held[next(iter(self._held))]
 
     def _held_again(self, parts: list[Any]) -> Any:
         """Return a container of an object or a module: the one that the test has already, as it is now."""
@@ -98,7 +101,7 @@ class Worker:
 
     def _tell_of_changes(self) -> None:
         """Tell the worker what the test changed in place since the last question."""
-        for number, (value, text) in self._held.items():
+        for number, (value, text) in [*self._held.items()]:
             if values.encode(_content(value), self._pack) != text:
                 self.hold(number, value)
                 self._question("become", Reference(self, "object", (number,)), (_content(value),), {})

@@ -58,11 +58,26 @@ def describe_class(kind: type) -> list[Any]:
 
 
 def special(kind: type, names: Sequence[str] = SPECIAL) -> list[str]:
-    """Return the special methods that objects of a class have."""
+    """Return the special methods that objects of a class have.
+
+    `__eq__` is among them where the class has one in Python: the judge compares what such objects consist of.
+    """
     found: dict[str, Any] = {}
     for each in kind.__mro__[-2::-1]:  # `object` compares by identity, which the judge does itself
         found.update(vars(each))
-    return [name for name in names if found.get(name) is not None]
+    equality = ["__eq__"] if isinstance(found.get("__eq__"), FunctionType) else []
+    return [name for name in names if found.get(name) is not None] + (equality if names is SPECIAL else [])
+
+
+def parts(value: Any) -> dict[str, Any]:
+    """Return the attributes of an object, those in slots included."""
+    slots = [name for each in type(value).__mro__ for name in _names(vars(each).get("__slots__", ()))]
+    found = {name: getattr(value, name) for name in slots if hasattr(value, name)}
+    return {**found, **getattr(value, "__dict__", {})}
+
+
+def _names(slots: Any) -> list[str]:
+    return [slots] if isinstance(slots, str) else [*slots]
 
 
 def state(value: Any, shape: str) -> Any:

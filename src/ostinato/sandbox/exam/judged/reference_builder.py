@@ -164,6 +164,8 @@ def _made(name: str, shape: str, details: Any, namespace: dict[str, Any]) -> Any
     match shape:
         case "object":
             special = {each: SPECIAL_METHODS[each] for each in details}
+            if "__eq__" in special:
+                special["__hash__"] = lambda self: hash(type(self))  # the same for all that may be equal
             return RemoteType(name, (Remote,), namespace | special | {"__slots__": ()})
         case "record":
             return _record(name, details, namespace)
@@ -212,7 +214,7 @@ def _record(name: str, details: Any, namespace: dict[str, Any]) -> Any:
     members = {
         each: vars(made)[each] for each in ("__dataclass_fields__", "__dataclass_params__", "__match_args__")
     }
-    members |= {each: SPECIAL_METHODS[each] for each in special}
+    members |= {each: SPECIAL_METHODS[each] for each in special if each != "__eq__"}
     if equal:
         members["__eq__"] = comparison("__eq__")
         members["__hash__"] = (lambda self: hash(compared(self))) if hashable else None

@@ -8,13 +8,14 @@ compares real numbers and strings whatever the worker sends. All other values ar
 
 import builtins
 import json
+import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from pathlib import PosixPath, PurePosixPath, PureWindowsPath
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 _SCALARS = (type(None), bool, float, str)
@@ -68,7 +69,8 @@ def _pack_other_type(value: Any, pack_other: PackOther) -> object:
 
     Scalars of numpy are packed as Python's.
     """
-    if type(value).__module__ == "numpy" and getattr(value, "shape", None) == ():
+    numpy: Any = sys.modules.get("numpy")
+    if type(numpy) is ModuleType and isinstance(value, numpy.generic):
         scalar = value.item()
         if type(scalar) is not type(value):
             return _pack(scalar, pack_other)

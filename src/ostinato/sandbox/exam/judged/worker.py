@@ -29,6 +29,7 @@ _USES: Mapping[str, Callable[..., Any]] = {
     "setattr": lambda target, name, value: _set(target, name, value),  # noqa: PLW0108
     "delattr": lambda target, name: _delete(target, name),  # noqa: PLW0108
     "fields": lambda target: [_held(each) for each in records.fields(target)],
+    "parts": records.parts,
     "content": lambda target: next(
         plain(target) for base, plain in STORAGE.items() if isinstance(target, base)
     ),

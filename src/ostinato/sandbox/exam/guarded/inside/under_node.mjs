@@ -107,21 +107,55 @@ function watch() {
   }
   guardStack();
   for (const space of [fs, fs.promises]) {
-    for (const key of ["readFileSync", "readFile", "openSync", "open", "createReadStream"]) {
-      if (space[key]) space[key] = listening(space[key]);
+    for (const key of ["readFile", "open", "createReadStream", "copyFile", "link", "rename", "cp"]) {
+      for (const name of [key, `${key}Sync`]) if (space[name]) space[name] = listening(space[name]);
     }
   }
+  const load = Module._load;
+  Module._load = function (request, ...rest) {
+    const reader = /^(node:)?(inspector|v8)\b/.test(request) ? callerAmongChanged(true) : null;
+    if (reader) sign(`${path.basename(reader)} reaches for ${request}`);
+    return Reflect.apply(load, this, [request, ...rest]);
+  };
+  remembered.find(({ space, key }) => space === Module && key === "_load").before = Module._load;
   Module.syncBuiltinESMExports();
 }
 
 function listening(read) {
   return function (file, ...rest) {
     if (typeof file === "string" || file instanceof URL || Buffer.isBuffer(file)) {
-      const name = file instanceof URL ? file.pathname : path.resolve(String(file));
-      const reader = hidden.includes(name) || name.startsWith("/proc/self/") ? callerAmongChanged() : null;
+      const given = file instanceof URL ? file.pathname : path.resolve(String(file));
+      const name = real(given);
+      const leads = hidden.includes(name) || /^\/proc\/(self|thread-self)\//.test(given);
+      const reader = leads ? callerAmongChanged() : null;
       if (reader) sign(`${path.basename(reader)} reaches for ${name.startsWith("/proc") ? "/proc" : "the hidden tests"}`);
     }
     return Reflect.apply(read, this, [file, ...rest]);
+  };
+}
+
+const { realpathSync } = fs;
+
+/** Return the path of a file without links, or as it is where there is no file. */
+function real(name) {
+  try {
+    return realpathSync(name);
+  } catch {
+    return name;
+  }
+}
+
+/** Let the test files be strict code, whose functions do not show themselves to those that they call. */
+function makeStrict() {
+  const load = Module._extensions[".js"];
+  Module._extensions[".js"] = function (module, filename) {
+    if (!hidden.includes(filename)) return Reflect.apply(load, this, [module, filename]);
+    const compile = module._compile;
+    module._compile = function (text, ...rest) {
+      delete module._compile;
+      return Reflect.apply(compile, module, [`"use strict";${text}`, ...rest]);
+    };
+    return Reflect.apply(load, this, [module, filename]);
   };
 }
 
@@ -137,8 +171,8 @@ function guardStack() {
   Object.defineProperty(Error, "prepareStackTrace", { get: () => prepareStackTrace, set, configurable: false });
 }
 
-/** Return the changed file nearest on the stack, unless the loader of modules is nearer. */
-function callerAmongChanged() {
+/** Return the changed file nearest on the stack, unless the loader is nearer; of a `require`, whoever calls it. */
+function callerAmongChanged(required = false) {
   const [limit, prepared] = [Error.stackTraceLimit, prepareStackTrace];
   Error.stackTraceLimit = 100;
   prepareStackTrace = undefined;
@@ -146,9 +180,10 @@ function callerAmongChanged() {
   Error.stackTraceLimit = limit;
   prepareStackTrace = prepared;
   for (const line of lines) {
-    if (/node:internal\/modules/.test(line)) return null;
+    const internal = /node:internal\/modules/.test(line);
+    if (internal && !required) return null;
     const changed = known.find((each) => line.includes(each));
-    if (changed) return changed;
+    if (changed || (required && !internal)) return changed ?? null;
   }
   return null;
 }
@@ -282,6 +317,7 @@ async function prepare() {
   await ended("start", () => nodeTest("start", () => {}));
   delete globalThis[Symbol.for("reporter")];
   await serve(collecting());
+  makeStrict();
   watch();
 }
 

@@ -30,6 +30,9 @@ _REACHES = {
     *("sys.settrace", "sys.setprofile", "sys.addaudithook", "ctypes.dlopen"),
 }
 """Events by which code reaches objects that nobody gave it."""
+_OPENS = ("open", "os.link", "os.rename")
+_STARTS = ("os.system", "os.exec", "os.posix_spawn", "subprocess.Popen")
+"""Events of files and programs, which code reaches through the library too."""
 _PLAIN = frozenset((int, str, bytes, float, bool, type(None), complex))
 _FRAMES = {"tb_frame", "gi_frame", "cr_frame", "ag_frame"}
 """Attributes that lead to the frames of others."""
@@ -92,6 +95,7 @@ class TamperWatch:
         self._changed = frozenset(known)
         self._known = known
         self.hidden = frozenset(hidden)
+        self._hidden_nodes = frozenset(filter(None, map(_node, self.hidden)))
         self._send = send
         self._memory = memory or Memory()
         self._ours: dict[str, dict[str, Any]] = {}
@@ -139,12 +143,17 @@ class TamperWatch:
     def same(self, left: Any, right: Any) -> Any:
         """Return `left == right`, and report an operand of the candidate that equals anything."""
         result = left == right
-        if result is True and not (type(left) in _PLAIN and type(right) in _PLAIN):
+        if _holds(result) and not (type(left) in _PLAIN and type(right) in _PLAIN):
             for each in (*_within(left), *_within(right)):
-                code = getattr(type(each).__eq__, "__code__", None)
-                if code is not None and self._is_own(code.co_filename) and _equals_anything(each):
+                if self._compares(type(each)) and _equals_anything(each):
                     self.sign(f"{type(each).__name__} is equal to anything")
         return result
+
+    def _compares(self, kind: type) -> bool:
+        """Return True for a class whose equality the candidate wrote."""
+        if (code := getattr(kind.__eq__, "__code__", None)) is not None:
+            return self._is_own(code.co_filename)
+        return "__eq__" in vars(kind) and _file_of(kind) in self._changed
 
     def _is_own(self, path: str) -> bool:
         """Return True for code of a changed file, and for code without a file."""
@@ -156,7 +165,8 @@ class TamperWatch:
         words: dict[str, Callable[[tuple[Any, ...]], str]] = {
             "object.__getattr__": self._attribute,
             "object.__setattr__": lambda arguments: "__code__" if arguments[1] == "__code__" else "",
-            "open": self._opened,
+            **dict.fromkeys(_OPENS, lambda arguments: self._named(arguments[0])),
+            **dict.fromkeys(_STARTS, self._run),
         }
         for event in _REACHES:
             words[event] = partial(_last_part, event)
@@ -169,7 +179,7 @@ class TamperWatch:
             busy = True
             try:
                 if word := find(arguments):
-                    caller = _caller(frame_at(1), _LIBRARY if event == "open" else _PASSED_OVER)
+                    caller = _caller(frame_at(1), _LIBRARY if event in (*_OPENS, *_STARTS) else _PASSED_OVER)
                     if caller in self._changed and word not in self._known.get(caller, ()):
                         self.sign(f"{os.path.basename(caller)} reaches for {word}")  # noqa: PTH119
             finally:
@@ -184,13 +194,21 @@ class TamperWatch:
             return "the hidden tests" if getattr(code, "co_filename", "") in self.hidden else ""
         return name if name in _FRAMES else ""
 
-    def _opened(self, arguments: tuple[Any, ...]) -> str:
-        path = arguments[0]
-        if not isinstance(path, str):
+    def _named(self, path: Any) -> str:
+        """Return what a path leads to, by whatever name: links, bytes and open folders included."""
+        if not isinstance(path, (str, bytes)):
             return ""
-        if path.startswith(("/proc/self/", f"/proc/{os.getpid()}/")):
+        text = os.fsdecode(path)
+        if text.startswith(("/proc/self/", "/proc/thread-self/", f"/proc/{os.getpid()}/")):
             return "/proc"
-        return "the hidden tests" if os.path.abspath(path) in self.hidden else ""  # noqa: PTH100
+        node = _node(text)
+        beside = node is None and os.path.basename(text) in map(os.path.basename, self.hidden)  # noqa: PTH119
+        return "the hidden tests" if beside or node in self._hidden_nodes else ""
+
+    def _run(self, arguments: tuple[Any, ...]) -> str:
+        """Return what another program is told to read."""
+        told = os.fsdecode(arguments[0]) if isinstance(arguments[0], bytes) else repr(arguments[:2])
+        return "the hidden tests" if any(os.path.basename(each) in told for each in self.hidden) else ""  # noqa: PTH119
 
 
 def digest_of(value: Any) -> str:
@@ -220,6 +238,22 @@ def _described(value: Any) -> Any:
     if kind is frozenset:
         return sorted(repr(_described(each)) for each in value)
     return value if kind in _PLAIN or value is ... else kind.__name__
+
+
+def _holds(result: Any) -> bool:
+    try:
+        return bool(result)
+    except Exception:
+        return False  # an array: whoever asserts it fails
+
+
+def _node(path: str) -> tuple[int, int] | None:
+    """Return which file a path leads to, None for one that is not there."""
+    try:
+        found = os.stat(path)  # noqa: PTH116
+    except (OSError, ValueError):
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _last_part(event: str, _: tuple[Any, ...]) -> str:
