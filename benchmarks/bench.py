@@ -40,6 +40,7 @@ from ostinato.bench.compare import figures
 from ostinato.bench.contest import Contest, Results, Side
 from ostinato.bench.endpoint import Endpoint
 from ostinato.bench.suite import BenchSuite, open_suite, seal
+from ostinato.deploy.outcomes import best_of
 from ostinato.deploy.statistics import Estimate, half_width, wilson
 from ostinato.harness.agent import HarnessConfig
 from ostinato.harness.episode import EpisodeRunner
@@ -116,7 +117,7 @@ def coverage(suites: int, seed: int) -> tuple[Row, Row]:
             for _ in range(suites // CHUNK):
                 one, other = drawn(rng, CHUNK, clusters, level)
                 a, b = solved(rng, one), solved(rng, other)
-                for what, values in (("mean", a.mean(axis=-1)), ("best", estimate.best_of(a, BEST))):
+                for what, values in (("mean", a.mean(axis=-1)), ("best", best_of(a, BEST))):
                     _, low, high = estimate.share(values, clusters)
                     held[what] += int(((low <= true[what]) & (true[what] <= high)).sum())
                 gap = estimate.difference(b.mean(axis=-1) - a.mean(axis=-1), clusters)

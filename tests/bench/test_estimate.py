@@ -1,5 +1,3 @@
-from itertools import combinations
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -7,15 +5,6 @@ from scipy import stats
 from ostinato.bench import estimate
 from ostinato.deploy.outcomes import of_clusters
 from ostinato.deploy.statistics import Estimate, half_width
-
-
-def test_best_of_k_is_the_share_of_subsets_that_solve() -> None:
-    passes = np.array([[1, 0, 0, 1, 0], [0, 0, 0, 0, 0], [1, 1, 1, 1, 1]], dtype=float)
-    for k in range(1, 6):
-        expected = [np.mean([any(some) for some in combinations(row, k)]) for row in passes]
-        assert np.allclose(estimate.best_of(passes, k), expected)
-    with pytest.raises(ValueError, match="best of 6 needs"):
-        estimate.best_of(passes, 6)
 
 
 def test_without_clusters_it_is_the_t_interval_of_scipy() -> None:

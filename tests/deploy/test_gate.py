@@ -44,6 +44,23 @@ def test_a_better_candidate_is_admitted_not_promoted() -> None:
     assert result.evidence["losses"]["seeds"]["low"] > -0.05
 
 
+def test_best_of_k_stands_beside_the_mean_and_decides_nothing() -> None:
+    """A candidate that solves twice what it solved once gains on the mean, and not on the best of two."""
+
+    def twice(version: int, *solved: bool) -> Measurement:
+        whole = measured(version)
+        return replace(
+            whole, outcomes=tuple(replace(each, solved=solved, tampered=()) for each in whole.outcomes)
+        )
+
+    steadier = gate(twice(1, True, False), twice(2, True, True), margin=0.05)
+    assert steadier.evidence["changes"]["seeds"]["estimate"] > 0.4
+    assert abs(steadier.evidence["best of 2"]["seeds"]["estimate"]) < 0.01
+    assert "beside it, best of 2 on seeds" in steadier.reason
+    single = gate(twice(1, True), twice(2, True), margin=0.05)
+    assert "best of" not in single.reason and "best of 1" not in single.evidence
+
+
 @pytest.mark.parametrize("split", ["seeds", "names"])
 def test_a_loss_on_one_split_is_not_offset_by_gains_elsewhere(split: str) -> None:
     worse = measured(2, -0.25, on=split)

@@ -87,6 +87,8 @@ def test_the_lineage_reads_as_text(store: Store) -> None:
     assert (
         "version 1 (delta" in text and "  s1  reward +1.00 by 9f  advantage +0.25  open, edit_kept=1" in text
     )
+    store.add_report(Report(version=1, scores={"seeds": replace(wilson(60, 100), k=2, best=0.75)}))
+    assert "seeds 60% (best of 2: 75%) of 100" in tree(lineage(store, 1))
     assert "seeds 60% of 100" in text and "promote (not worse)" in text
 
 

@@ -10,6 +10,7 @@ from ostinato.bench import estimate
 from ostinato.bench.axes import SIGNED, is_share
 from ostinato.bench.contest import Results
 from ostinato.bench.suite import BenchSuite
+from ostinato.deploy.outcomes import best_of
 from ostinato.deploy.statistics import Floats, half_width, holm
 from ostinato.types import Task
 
@@ -120,7 +121,7 @@ def _side(suite: BenchSuite, passes: int, name: str, results: Results) -> SideFi
         name=name,
         passes=len(results),
         solve=_finding(whole, solved.mean(axis=1), estimate.share),
-        best_of={k: _finding(whole, estimate.best_of(solved, k), estimate.share) for k in ks},
+        best_of={k: _finding(whole, best_of(solved, k), estimate.share) for k in ks},
         splits={
             split: _finding(
                 [task for task in whole if task.split == split],

@@ -1,4 +1,4 @@
-"""The figures of a benchmark: mean and best of K, differences between two versions, and what can be detected.
+"""The figures of a benchmark: shares with intervals, differences between two versions, what can be detected.
 
 Tasks of one repository resemble each other, so every error is a jackknife over repositories, with Student's
 quantiles (`deploy/statistics.py`). All functions take arrays whose last axes are (tasks, passes) or (tasks,),
@@ -6,9 +6,8 @@ with one row before them for each suite that is computed at once.
 """
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.optimize import brentq
-from scipy.special import betaln, gammaincinv, ndtr, ndtri, stdtrit
+from scipy.special import gammaincinv, ndtr, ndtri, stdtrit
 
 from ostinato.deploy.outcomes import of_clusters
 from ostinato.deploy.statistics import Estimate, Floats, clustered, half_width, tail
@@ -25,29 +24,6 @@ def member(clusters: list[str]) -> Floats:
     """Return (tasks, clusters), 1 where a task belongs to a cluster."""
     names, index = np.unique(clusters, return_inverse=True)
     return np.asarray(np.eye(len(names))[index], dtype=np.float64)
-
-
-def best_of(solved: ArrayLike, k: int) -> Floats:
-    """Return, for each task, the chance that one of `k` passes solves it, estimated from n ≥ k passes.
-
-    `solved` is (..., tasks, passes). The estimator 1 - C(n - c, k) / C(n, k) is unbiased, where c passes of n
-    solved the task (Chen et al., "Evaluating large language models trained on code", 2021, section 2.1).
-
-    >>> best_of([[True, False]], 2).tolist()
-    [1.0]
-    """
-    passes = np.asarray(solved, dtype=float)
-    n, c = passes.shape[-1], passes.sum(axis=-1)
-    if not 1 <= k <= n:
-        raise ValueError(f"best of {k} needs at least {k} passes, there are {n}")
-    left = n - c
-    with np.errstate(invalid="ignore", divide="ignore"):
-        none = np.exp(_log_choose(left, k) - _log_choose(np.float64(n), k))
-    return np.asarray(1 - np.where(left < k, 0.0, none))
-
-
-def _log_choose(n: Floats | np.float64, k: int) -> Floats:
-    return np.asarray(-np.log1p(n) - betaln(n - k + 1, k + 1))
 
 
 def share(values: Floats, clusters: Floats) -> tuple[Floats, Floats, Floats]:

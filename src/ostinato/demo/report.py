@@ -89,7 +89,8 @@ def _wall(result: RunResult) -> float:
 
 def interval(score: Score) -> str:
     """Return a score as people read it."""
-    return f"{score.solve:.0%} [{score.low:.0%}, {score.high:.0%}] n={score.n}"
+    beside = "" if score.best is None else f", best of {score.k} {score.best:.0%}"
+    return f"{score.solve:.0%} [{score.low:.0%}, {score.high:.0%}]{beside} n={score.n}"
 
 
 def _verdict(cycled: Cycled) -> str:

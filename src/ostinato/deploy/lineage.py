@@ -149,4 +149,4 @@ def _short(signal: Signal) -> str:
 
 
 def _scores(report: Report) -> str:
-    return ", ".join(f"{split} {score.solve:.0%} of {score.n}" for split, score in report.scores.items())
+    return ", ".join(f"{split} {score.words}" for split, score in report.scores.items())

@@ -63,6 +63,20 @@ class Score:
     n: int
     low: float
     high: float
+    k: int = 1
+    """The passes over each task."""
+    best: float | None = None
+    """The share of tasks that one of `k` passes solves (pass@k); None with a single pass."""
+
+    @property
+    def words(self) -> str:
+        """Return the score as people read it, without its interval.
+
+        >>> Score(solve=0.5, n=2, low=0.09, high=0.91, k=2, best=0.75).words
+        '50% (best of 2: 75%) of 2'
+        """
+        beside = "" if self.best is None else f" (best of {self.k}: {self.best:.0%})"
+        return f"{self.solve:.0%}{beside} of {self.n}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

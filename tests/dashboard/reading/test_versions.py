@@ -26,11 +26,12 @@ def test_a_report_stands_beside_that_of_the_nearest_ancestor_that_has_one(readin
 
 
 def test_the_split_that_decides_comes_first(reading: RecordSource, store: Store) -> None:
-    score = Score(solve=0.5, n=2, low=0.1, high=0.9)
+    score = Score(solve=0.5, n=2, low=0.1, high=0.9, k=2, best=0.75)
     for version, splits in ((4, ("families", "larger", "seeds")), (5, ("pairs", "mined"))):
         store.add_report(Report(version=version, scores=dict.fromkeys(splits, score)))
     rows = {each["version"]: each for each in versions.listed(reading, OPERATOR, {})["versions"]}
     assert [rows[version]["scores"][0]["split"] for version in (4, 5)] == ["seeds", "mined"]
+    assert rows[4]["scores"][0]["best"] == 0.75
 
 
 def test_a_version_without_a_report_or_a_verdict_is_shown(reading: RecordSource) -> None:

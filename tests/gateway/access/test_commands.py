@@ -1,9 +1,11 @@
 """The commands for keys, consent and purges, run as an operator runs them."""
 
 import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.store.builders import session
 
 from ostinato.cli import main
 from ostinato.store import Store
@@ -64,6 +66,15 @@ def test_a_command_that_fails_prints_one_line(path: str, capsys, words: list[str
     status, out, error = typed(capsys, *words, "--store", path)
     assert (status, out, error.count("\n")) == (2, "", 1)
     assert message in error
+
+
+def test_the_session_to_purge_is_meant_by_the_beginning_of_its_id(path: str, capsys) -> None:
+    with closing(Store.open(path)) as store:
+        store.record([], sessions=[session("3f058d82"), session("3f0599")])
+    status, _, error = typed(capsys, "purge", "--session", "3f05", "--store", path)
+    assert status == 2 and "3f058d82, 3f0599" in error
+    status, out, _ = typed(capsys, "purge", "--session", "3f058", "--store", path, "--json")
+    assert status == 0 and json.loads(out)["sessions"] == ["3f058d82"]
 
 
 def test_a_folder_without_a_run_is_named(tmp_path: Path, capsys) -> None:

@@ -1,6 +1,7 @@
 """The versions as a lineage, and one version with its report beside its parent's and its verdicts."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 
 from sqlalchemy import func, select
 
@@ -131,8 +132,7 @@ def _arm(arm: Arm) -> Answer:
 def _scores(report: Report) -> list[Answer]:
     """Return the scores, that of the split by which the gate decides first."""
     return [
-        {"split": line_of(split, 40), "solve": s.solve, "low": s.low, "high": s.high, "n": s.n}
-        for split, s in ((split, report.scores[split]) for split in by_weight(report.scores))
+        {"split": line_of(split, 40), **asdict(report.scores[split])} for split in by_weight(report.scores)
     ]
 
 
