@@ -13,9 +13,11 @@ from ostinato.edits import git as reading
 from ostinato.edits.attribution.blame import authors
 from ostinato.edits.capture import snapshots, start_tree
 from ostinato.edits.capture.repository_paths import find_repository
-from ostinato.git import run, settings
+from ostinato.git import run, settings, start, trusting
 from ostinato.harness.git import git, worktree
 from ostinato.harness.workspace.checkpoints import Checkpoints
+from ostinato.mining.base import MiningError
+from ostinato.mining.history import History
 
 KEYS = """
 core.fsmonitor core.pager core.editor core.sshCommand core.gitProxy core.askPass core.alternateRefsCommand
@@ -156,3 +158,30 @@ def test_a_folder_with_very_many_settings_is_refused(tmp_path: Path) -> None:
         file.writelines(f'[x "{n}"]\n\ty = z\n' for n in range(3000))
     with pytest.raises(subprocess.SubprocessError, match="more than 2000"):
         settings(root)
+
+
+def test_a_few_small_objects_that_stand_for_very_many_files_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tree of ten trees of ten trees lists a milliard of files, and would fill the memory."""
+    root = made(tmp_path / "bomb")
+    (root / "test_a.py").write_text("def test_a(): pass\n")
+    plain(root, "add", ".")
+    below = run(root, "hash-object", "-w", "a.evil").stdout.decode().strip()
+    kind = "100644 blob"
+    for _ in range(9):
+        rows = "".join(f"{kind} {below}\tname{number}\n" for number in range(10))
+        below = run(root, "mktree", given=rows.encode()).stdout.decode().strip()
+        kind = "040000 tree"
+    commit = run(root, "commit-tree", "-m", "a bomb of trees", below).stdout.decode().strip()
+    plain(root, "update-ref", "refs/heads/main", commit)
+    plain(root, "symbolic-ref", "HEAD", "refs/heads/main")
+    monkeypatch.setattr("ostinato.git.MOST_OUTPUT", 1 << 20)
+    with pytest.raises(MiningError, match=r"git .* wrote more than 1 MiB"):
+        History(root, tmp_path).head()
+
+
+def test_a_command_has_an_end(tmp_path: Path) -> None:
+    root = made(tmp_path / "root")
+    with pytest.raises(subprocess.TimeoutExpired):
+        start(root, "-c", "alias.x=!sleep 300 <&- >&-", "x", environment=trusting(), timeout_s=0.5)

@@ -19,10 +19,12 @@ The settings of the person and of the machine are obeyed, as everywhere: a filte
 
 import os
 import re
+import signal
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,7 +58,7 @@ UNPINNED = {"config", "config.worktree", "commondir", "gitdir", "hooks", "module
 """The entries of a git directory that a command of ours does not see."""
 INCLUDING = ("include.", "includeif.")
 """The keys that name a further file; the settings in it are listed with the rest."""
-MOST_KEYS, MOST_BYTES = 2000, 100_000
+MOST_KEYS, MOST_BYTES, MOST_OUTPUT = 2000, 100_000, 1 << 28
 QUIET = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
 """The variables of every command: a missing object is not fetched, since a remote may be a program."""
 ALWAYS = {
@@ -192,13 +194,50 @@ def start(
 ) -> subprocess.CompletedProcess[bytes]:
     """Return the result of one git command, which obeys the settings that it finds under `environment`.
 
-    Nothing else in this program starts git. Raises subprocess.TimeoutExpired, and OSError where git cannot be
+    Nothing else in this program starts git. Raises subprocess.TimeoutExpired, subprocess.SubprocessError for
+    more than MOST_OUTPUT bytes, which a few small objects can stand for, and OSError where git cannot be
     started.
     """
     command = ["git", "-C", str(directory), *arguments]
-    return subprocess.run(
-        command, input=given, capture_output=True, check=False, env=dict(environment), timeout=timeout_s
-    )
+    with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as said:
+        asked.write(given)
+        asked.seek(0)
+        process = subprocess.Popen(
+            command,
+            stdin=asked,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            env=dict(environment),
+            process_group=0,  # what git has started ends with it
+        )
+        late = threading.Timer(timeout_s or 0.0, _end, (process.pid,))
+        late.daemon = True
+        if timeout_s is not None:
+            late.start()
+        with process:
+            try:
+                assert process.stdout is not None
+                output = process.stdout.read(MOST_OUTPUT + 1)
+                if len(output) > MOST_OUTPUT:
+                    raise subprocess.SubprocessError(
+                        f"git {arguments[0]} wrote more than {MOST_OUTPUT >> 20} MiB"
+                    )
+            except BaseException:
+                late.cancel()
+                _end(process.pid)
+                raise
+        is_late = timeout_s is not None and late.finished.is_set()
+        late.cancel()
+        if is_late:
+            raise subprocess.TimeoutExpired(command, timeout_s or 0.0)
+        said.seek(0)
+        errors = said.read(MOST_OUTPUT)
+    return subprocess.CompletedProcess(command, process.returncode, output, errors)
+
+
+def _end(group: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
 
 
 def nested(directory: str | Path, *, most: int = 200, timeout_s: float = 60.0) -> Iterator[str]:

@@ -2,7 +2,8 @@
 
 Each server has a task of its own that opens, keeps and closes the connection, since the SDK requires one task
 for all three. A server that does not start is left out with a notice; one that dies is started again at the
-next call.
+next call. A server is not trusted: what it sends is bounded and escaped, a tool whose name is none is left
+out with a notice, and one that has another description or schema when the server starts again is not called.
 
 ::
 
@@ -11,6 +12,7 @@ next call.
 """
 
 import asyncio
+import codecs
 import json
 import os
 import re
@@ -29,10 +31,15 @@ from ostinato.harness.errors import (
 )
 from ostinato.harness.profiles.offers import Offer, foreign
 from ostinato.harness.providers.mcp_config import McpServer
+from ostinato.harness.users import visible
 
 PREFIX = "mcp"
 TOOL = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 OUTPUT_CHARS = 20_000
+MOST_TOOLS, MOST_PAGES, OFFER_CHARS, WHY_CHARS = 256, 64, 20_000, 500
+LINE_CHARS = 1 << 22
+"""The characters of a reply over standard output; a longer one is not read: it could fill the memory."""
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 CLOSING_S = 5.0
 EXTRA = "MCP servers need the official SDK: pip install -e '.[code]'"
 
@@ -47,9 +54,9 @@ class McpTools:
     def __init__(self, links: Sequence["_Link"]) -> None:
         self._links = {link.server.name: link for link in links}
         self.offers: Sequence[Offer] = tuple(
-            foreign(_shown(link.server.name, tool), reads=_only_reads(tool))
+            foreign(shown, reads=name in link.reading)
             for link in links
-            for tool in link.tools.values()
+            for name, shown in link.offered.items()
         )
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> str:
@@ -60,7 +67,7 @@ class McpTools:
         """
         _, server, name = tool.split("__", 2)
         link = self._links[server]
-        _check(tool, arguments, link.tools[name].input_schema)
+        _check(tool, arguments, link.offered[name]["function"]["parameters"])
         return await link.call(name, arguments)
 
 
@@ -77,7 +84,8 @@ async def opened(servers: Sequence[McpServer]) -> AsyncIterator[tuple[McpTools, 
             if isinstance(answer, BaseException) and not isinstance(answer, ToolError):
                 raise answer
         alive = [link for link, answer in zip(links, answers, strict=True) if answer is None]
-        yield McpTools(alive), [str(answer) for answer in answers if answer is not None]
+        refused = [reason for link in alive for reason in link.refused]
+        yield McpTools(alive), [*(str(answer) for answer in answers if answer is not None), *refused]
     finally:
         await asyncio.gather(*(link.close() for link in links))
 
@@ -87,7 +95,12 @@ class _Link:
 
     def __init__(self, server: McpServer) -> None:
         self.server = server
-        self.tools: dict[str, Any] = {}
+        self.offered: dict[str, Mapping[str, Any]] = {}
+        """The tools as they were shown when the server first responded."""
+        self.reading: frozenset[str] = frozenset()
+        """Those of them that were then declared to change nothing."""
+        self.refused: list[str] = []
+        self._tools: dict[str, Mapping[str, Any]] = {}
         self._client: Any = None
         self._task: asyncio.Task[None] | None = None
         self._leave = asyncio.Event()
@@ -109,6 +122,10 @@ class _Link:
             if self._client is None:
                 await self.close()
                 await self.open()
+            if self._tools.get(name) != self.offered[name]:
+                raise ProviderError(
+                    f"MCP server {self.server.name} offers another {name} than at the start: it is not called"
+                )
             return await self._ask(name, arguments)
 
     async def close(self) -> None:
@@ -128,11 +145,14 @@ class _Link:
             )
         except Exception as error:  # any error of the SDK is neither ours nor the model's
             if _is_timeout(error):
-                raise ToolTimeout(f"{name} timed out after {self.server.timeout_s:g} s") from error
+                longest = f"a reply of more than {LINE_CHARS >> 20} MiB is not read"
+                raise ToolTimeout(
+                    f"{name} timed out after {self.server.timeout_s:g} s ({longest})"
+                ) from error
             self._client = None
             self._leave.set()
             raise ProviderError(f"MCP server {self.server.name} failed: {_why(error)}") from error
-        text = _text(result) or "(no output)"
+        text = _escaped(_text(result)) or "(no output)"
         if len(text) > OUTPUT_CHARS:
             left = len(text) - OUTPUT_CHARS
             text = f"{text[:OUTPUT_CHARS]}\n[cut: {left} more characters; ask for less at a time]"
@@ -144,7 +164,11 @@ class _Link:
         """Open the connection and keep it until it is lost or closed."""
         try:
             async with _connected(self.server) as client:
-                self.tools = {tool.name: tool for tool in await _listed(client) if TOOL.fullmatch(tool.name)}
+                listed = await _listed(client)
+                self._tools, self.refused = _sorted(self.server.name, listed)
+                if not self.offered:
+                    self.offered = self._tools
+                    self.reading = frozenset(tool.name for tool in listed if _only_reads(tool))
                 self._client = client
                 ready.set_result(None)
                 await self._leave.wait()
@@ -169,7 +193,9 @@ async def _connected(server: McpServer) -> AsyncIterator[Any]:
         raise McpMissing(EXTRA) from error
     if server.command:
         program, *words = server.command
-        started = StdioServerParameters(command=program, args=words, env=dict(server.env), cwd=server.cwd)
+        started = StdioServerParameters(
+            command=program, args=words, env=dict(server.env), cwd=server.cwd, encoding=_BoundedLines.NAME
+        )
         with _nowhere() as silent:
             async with Client(stdio_client(started, silent)) as client:
                 yield client
@@ -188,19 +214,70 @@ def _nowhere() -> TextIO:
 async def _listed(client: Any) -> list[Any]:
     page = await client.list_tools()
     tools = list(page.tools)
-    while page.next_cursor is not None:
+    for _ in range(MOST_PAGES):
+        if page.next_cursor is None or len(tools) > MOST_TOOLS:
+            break
         page = await client.list_tools(cursor=page.next_cursor)
         tools += page.tools
+    if page.next_cursor is not None or len(tools) > MOST_TOOLS:
+        raise ValueError(f"it lists more than {MOST_TOOLS} tools or {MOST_PAGES} pages")
     return tools
 
 
-def _shown(server: str, tool: Any) -> Mapping[str, Any]:
-    function = {
-        "name": f"{PREFIX}__{server}__{tool.name}",
-        "description": tool.description or tool.title or tool.name,
-        "parameters": tool.input_schema,
-    }
-    return {"type": "function", "function": function}
+def _sorted(server: str, tools: Sequence[Any]) -> tuple[dict[str, Mapping[str, Any]], list[str]]:
+    """Return the tools by their names as they are shown, and a line for each that is left out."""
+    shown: dict[str, Mapping[str, Any]] = {}
+    refused = []
+    for tool in tools:
+        function = {
+            "name": f"{PREFIX}__{server}__{tool.name}",
+            "description": visible(tool.description or tool.title or tool.name),
+            "parameters": tool.input_schema,
+        }
+        why = "its name is none" if not TOOL.fullmatch(tool.name) else ""
+        why = why or ("it is listed twice" if tool.name in shown else "")
+        if not why and len(json.dumps(function)) > OFFER_CHARS:
+            why = f"its description and schema have more than {OFFER_CHARS} characters"
+        if why:
+            refused.append(f"MCP server {server}: the tool {visible(tool.name)[:64]!r} is left out, {why}")
+        else:
+            shown[tool.name] = {"type": "function", "function": function}
+    return shown, refused
+
+
+class _BoundedLines(codecs.IncrementalDecoder):
+    """A decoder of UTF-8 that keeps at most LINE_CHARS of a line, since the SDK keeps whole lines."""
+
+    NAME = "ostinato_mcp_lines"
+
+    def __init__(self, errors: str = "strict") -> None:
+        super().__init__(errors)
+        self._inner = codecs.getincrementaldecoder("utf-8")("replace")
+        self._length = 0
+
+    def decode(self, data: Any, final: bool = False) -> str:
+        kept = []
+        for number, piece in enumerate(self._inner.decode(bytes(data), final).split("\n")):
+            if number:
+                kept.append("\n")
+                self._length = 0
+            kept.append(piece[: max(0, LINE_CHARS - self._length)])
+            self._length += len(piece)
+        return "".join(kept)
+
+
+codecs.register(
+    lambda name: (
+        codecs.CodecInfo(
+            name=name,
+            encode=codecs.utf_8_encode,
+            decode=codecs.utf_8_decode,
+            incrementaldecoder=_BoundedLines,
+        )
+        if name == _BoundedLines.NAME
+        else None
+    )
+)
 
 
 def _only_reads(tool: Any) -> bool:
@@ -210,11 +287,17 @@ def _only_reads(tool: Any) -> bool:
 
 
 def _check(name: str, arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
-    """Check a call; raises InvalidArguments. References to other documents are not followed."""
+    """Check a call; raises InvalidArguments. References to other documents are not followed.
+
+    A schema with regular expressions, which may take for ever, is left to its server.
+    """
     from jsonschema import SchemaError, ValidationError
     from jsonschema.validators import validator_for
     from referencing import Registry
+    from referencing.exceptions import Unresolvable
 
+    if '"pattern' in json.dumps(schema):
+        return
     validator: Any = validator_for(schema)
     try:
         validator.check_schema(schema)
@@ -224,6 +307,8 @@ def _check(name: str, arguments: Mapping[str, Any], schema: Mapping[str, Any]) -
         raise InvalidArguments(f"{name}: {where + ': ' if where else ''}{error.message[:200]}") from error
     except SchemaError as error:
         raise ProviderError(f"{name}: its server gives no valid schema: {error.message[:200]}") from error
+    except (RecursionError, Unresolvable) as error:
+        raise ProviderError(f"{name}: its server gives a schema that has no end: {_why(error)}") from error
 
 
 def _text(result: Any) -> str:
@@ -256,4 +341,9 @@ def _why(error: BaseException) -> str:
     """Return the innermost reason, without the exception groups around it."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    return str(error) or type(error).__name__
+    return _escaped(str(error))[:WHY_CHARS] or type(error).__name__
+
+
+def _escaped(text: str) -> str:
+    """Return a text in which no character moves a cursor or breaks JSON."""
+    return CONTROL.sub(lambda found: ascii(found[0])[1:-1], text.replace("\r\n", "\n"))

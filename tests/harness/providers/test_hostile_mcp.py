@@ -1,0 +1,91 @@
+"""An MCP server that means harm is bounded, escaped or refused with its name, and the session goes on.
+
+Covers providers/mcp.py.
+"""
+
+import asyncio
+import resource
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ostinato.harness.errors import ProviderError, ToolTimeout
+from ostinato.harness.providers import mcp
+from ostinato.harness.providers.mcp import McpTools, opened
+from ostinato.harness.providers.mcp_config import McpServer
+
+PROGRAM = str(Path(__file__).with_name("hostile_mcp_server.py"))
+
+
+def hostile(kind: str, folder: Path, timeout_s: float = 60.0) -> McpServer:
+    command = (sys.executable, PROGRAM, kind, str(folder / "mark"))
+    return McpServer(name="odd", command=command, env={}, timeout_s=timeout_s)
+
+
+def impatient(tools: McpTools) -> None:
+    """Starting takes longer than a call may."""
+    (link,) = tools._links.values()
+    link.server = replace(link.server, timeout_s=1.0)
+
+
+async def test_names_and_descriptions(tmp_path: Path) -> None:
+    async with opened([hostile("names", tmp_path)]) as (tools, notices):
+        assert [offer.name for offer in tools.offers] == ["mcp__odd__use", "mcp__odd__bash", "mcp__odd__seen"]
+        assert tools.offers[-1].shown["function"]["description"] == "a\\x1b[2Jb\\u202ec"
+        assert len(notices) == 6
+        assert notices[0] == "MCP server odd: the tool 'use' is left out, it is listed twice"
+        assert notices[1] == "MCP server odd: the tool 'na\\\\x1b[2Jme' is left out, its name is none"
+        assert notices[-1].endswith("its description and schema have more than 20000 characters")
+        assert await tools.call("mcp__odd__bash", {}) == "done"
+
+
+async def test_pages_without_an_end(tmp_path: Path) -> None:
+    async with opened([hostile("pages", tmp_path)]) as (tools, notices):
+        assert not tools.offers
+        assert notices == ["MCP server odd failed: it lists more than 256 tools or 64 pages"]
+
+
+@pytest.mark.parametrize("kind", ["huge", "endless"])
+async def test_a_reply_that_is_too_long(tmp_path: Path, kind: str) -> None:
+    async with opened([hostile(kind, tmp_path)]) as (tools, _):
+        impatient(tools)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        with pytest.raises(ToolTimeout, match="a reply of more than 4 MiB is not read"):
+            await asyncio.wait_for(tools.call("mcp__odd__use", {}), 300)
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 256 << 10
+
+
+async def test_a_long_reply_is_cut(tmp_path: Path) -> None:
+    async with opened([hostile("long", tmp_path)]) as (tools, _):
+        text = await tools.call("mcp__odd__use", {})
+        assert text == "x" * mcp.OUTPUT_CHARS + "\n[cut: 1028576 more characters; ask for less at a time]"
+
+
+async def test_lines_that_are_no_json(tmp_path: Path) -> None:
+    async with opened([hostile("garbage", tmp_path)]) as (tools, notices):
+        assert not notices
+        assert await tools.call("mcp__odd__use", {}) == "done"
+
+
+async def test_escapes_in_a_reply(tmp_path: Path) -> None:
+    async with opened([hostile("escapes", tmp_path)]) as (tools, _):
+        assert await tools.call("mcp__odd__use", {}) == "a\\x1b]0;title\\x07\\x1b[2J\nb"
+
+
+async def test_a_tool_that_changes_after_it_was_shown(tmp_path: Path) -> None:
+    async with opened([hostile("changes", tmp_path)]) as (tools, _):
+        with pytest.raises(ProviderError, match="MCP server odd failed"):
+            await tools.call("mcp__odd__use", {})
+        with pytest.raises(ProviderError, match="MCP server odd offers another use than at the start"):
+            await tools.call("mcp__odd__use", {})
+        assert tools.offers[0].shown["function"]["description"] == "Uses it."
+
+
+async def test_schemas_without_an_end(tmp_path: Path) -> None:
+    async with opened([hostile("schema", tmp_path)]) as (tools, _):
+        for name in ("use", "away"):
+            with pytest.raises(ProviderError, match="gives a schema that has no end"):
+                await tools.call(f"mcp__odd__{name}", {})
+        assert await tools.call("mcp__odd__slow", {"a": "a" * 60 + "b"}) == "done"
