@@ -19,6 +19,8 @@ from ostinato.sandbox.backends.process.backend import ProcessBackend
 from ostinato.sandbox.exam.judged import channel
 from ostinato.sandbox.exam.judged.host import worker_process
 
+PATIENCE_S = 120.0
+
 
 async def test_in_place_changes_the_repository_itself(repo: Path) -> None:
     backend = ProcessBackend(in_place=True)
@@ -94,7 +96,8 @@ async def test_the_worker_of_an_exam_leaves_no_process_behind(tmp_path: Path) ->
     left = ["setsid", "sh", "-c", "kill -STOP $$; :", "sh", marker]
     (tmp_path / "calc.py").write_text(f"import subprocess\nsubprocess.Popen({left})\n")
     async with worker_process(str(tmp_path), 0) as asks:
-        channel.send(asks, {"module": "calc"})
-        while not carrying(marker):
-            await asyncio.sleep(0.01)
+        channel.send(asks, {"use": "import", "module": "calc", "args": [], "kwargs": {}})
+        async with asyncio.timeout(PATIENCE_S):
+            while not carrying(marker):
+                await asyncio.sleep(0.01)
     assert carrying(marker) == []
