@@ -180,6 +180,7 @@ ostinato bench calibrate qwen3@http://127.0.0.1:8000/v1
 ostinato bench pairs mined --out pairs.jsonl
 ostinato acp --url http://127.0.0.1:8080
 ostinato search serve --key-file key
+ostinato search query "parse a header"
 ostinato tasks build task --image rootfs.tar
 ostinato tasks mine . --out mined
 ostinato tasks pack mined mined.tar

@@ -119,6 +119,13 @@ DIFFERENCES = (
     ),
     Difference(
         where=Where.SURROUNDINGS,
+        name="model",
+        practice="the version that the run samples",
+        product="the one that the person chose with /model, else the gateway's choice",
+        why="a name in the request picks who answers; the prompt does not hold it",
+    ),
+    Difference(
+        where=Where.SURROUNDINGS,
         name="user",
         practice="answers from the task's intent card",
         product="a person",

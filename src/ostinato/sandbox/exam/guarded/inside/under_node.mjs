@@ -111,6 +111,10 @@ function watch() {
       for (const name of [key, `${key}Sync`]) if (space[name]) space[name] = listening(space[name]);
     }
   }
+  // A stream opens its file later, when nobody who asked for it is on the stack any more.
+  for (const name of ["ReadStream", "FileReadStream"]) {
+    fs[name] = Object.assign(listening(fs[name]), { prototype: fs[name].prototype });
+  }
   const load = Module._load;
   Module._load = function (request, ...rest) {
     const reader = /^(node:)?(inspector|v8)\b/.test(request) ? callerAmongChanged(true) : null;
