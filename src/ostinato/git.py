@@ -235,6 +235,16 @@ def start(
     return subprocess.CompletedProcess(command, process.returncode, output, errors)
 
 
+def reason(error: subprocess.SubprocessError | FileNotFoundError) -> str:
+    """Return why a git command failed, or was not started, in git's own words where it had some."""
+    if isinstance(error, FileNotFoundError):
+        return "git is not installed"
+    if isinstance(error, subprocess.CalledProcessError):
+        said: bytes = error.stderr
+        return said.decode(errors="replace").strip().removeprefix("fatal: ")
+    return str(error)
+
+
 def _end(group: int) -> None:
     with suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)

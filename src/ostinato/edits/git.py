@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ostinato.edits.capture.spool import content, text_of
-from ostinato.git import run
+from ostinato.git import reason, run
 from ostinato.git import where as where_in
 
 TIMEOUT_S = 60.0
@@ -51,15 +51,10 @@ def where(root: str | Path, question: str, *arguments: str) -> str:
 def _named_errors(root: str | Path, command: str) -> Iterator[None]:
     try:
         yield
-    except FileNotFoundError:
-        raise GitCommandError("git is not installed") from None
-    except subprocess.CalledProcessError as error:
-        said = error.stderr.decode(errors="replace").strip()
-        raise GitCommandError(said.removeprefix("fatal: ")) from None
     except subprocess.TimeoutExpired:
         raise GitCommandError(f"git {command} took longer than {TIMEOUT_S:.0f} s in {root}") from None
-    except subprocess.SubprocessError as error:
-        raise GitCommandError(str(error)) from None
+    except (subprocess.SubprocessError, FileNotFoundError) as error:
+        raise GitCommandError(reason(error)) from None
 
 
 def ask(root: str | Path, *arguments: str) -> str | None:

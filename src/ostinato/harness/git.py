@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from ostinato.git import run, start, trusting, where
+from ostinato.git import reason, run, start, trusting, where
 from ostinato.harness.permissions.repository import overriding
 from ostinato.harness.permissions.shell import Opaque, split
 
@@ -75,12 +75,8 @@ async def _ended(command: Callable[[], bytes]) -> bytes:
     except asyncio.CancelledError:
         await asyncio.wait({running})
         raise
-    except FileNotFoundError:
-        raise GitError("git is not installed") from None
-    except subprocess.CalledProcessError as error:
-        raise GitError(error.stderr.decode(errors="replace").strip().removeprefix("fatal: ")) from error
-    except subprocess.SubprocessError as error:
-        raise GitError(str(error)) from error
+    except (subprocess.SubprocessError, FileNotFoundError) as error:
+        raise GitError(reason(error)) from error
 
 
 def guarded(command: str) -> str:
