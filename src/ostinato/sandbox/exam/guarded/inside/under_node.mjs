@@ -113,7 +113,7 @@ function watch() {
   }
   // A stream opens its file later, when nobody who asked for it is on the stack any more.
   for (const name of ["ReadStream", "FileReadStream"]) {
-    fs[name] = Object.assign(listening(fs[name]), { prototype: fs[name].prototype });
+    if (fs[name]) fs[name] = Object.assign(listening(fs[name]), { prototype: fs[name].prototype });
   }
   const load = Module._load;
   Module._load = function (request, ...rest) {
