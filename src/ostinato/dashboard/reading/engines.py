@@ -1,4 +1,4 @@
-"""What lives: engines and other places, asked when a page is read, all at once and with the same patience."""
+"""The state of engines and other places, which are asked when a page is read, all at once."""
 
 import http.client
 import json

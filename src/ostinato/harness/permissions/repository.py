@@ -1,7 +1,7 @@
-"""What git reads as settings in a person's repository, and the programs that they name.
+"""The settings that git reads in a person's repository, and the programs that they name.
 
-It is read anew for each call that is judged, since the agent, a branch or another program may have changed
-it: the settings of the repository, of files that they include, of the repositories within that git enters,
+They are read anew for each call that is judged, since the agent, a branch or another program may have changed
+them: the settings of the repository, of files that they include, of the repositories within that git enters,
 and the hooks. `ostinato.git` has the list of settings that name no program; every other one is asked.
 """
 

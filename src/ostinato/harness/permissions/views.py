@@ -63,7 +63,7 @@ WRITERS = {"cp", "mv", "tee", "dd", "install", "ln", "rm", "rmdir", "unlink", "s
 WRITERS |= {"sed", "rsync", "patch", "chmod", "chown", "sponge"}
 """The programs whose words are mostly the files that they write, so that no word of theirs may be unknown."""
 OF_SCRIPT = re.compile(r"[\s'\"();<>|=,]+")
-"""What stands between the words of a script: `sed 'w secret'`, `awk '{print > "secret"}'`."""
+"""The characters between the words of a script: `sed 'w secret'`, `awk '{print > "secret"}'`."""
 RUNNERS = {"ssh", "docker", "podman", "kubectl"}
 """The programs that run their words elsewhere."""
 APPENDING = {"xargs", "parallel"}

@@ -4,7 +4,7 @@ import re
 
 DURATION = re.compile(r" in \d+\.\d+s(?: \(\d+:\d\d:\d\d\))?")
 BEGINS = r"(?:(?<=\s-[IL])|(?<![\w./-]))"
-"""What stands before a path that is not the end of a longer one: `/home/a/repo` is not below `/repo`."""
+"""The characters before a path that is not the end of a longer one: `/home/a/repo` is not below `/repo`."""
 ADDRESS = re.compile(r" at 0x[0-9a-f]{8,16}\b")
 
 

@@ -1,4 +1,4 @@
-"""What the gateway says of the model that it serves: names, versions, context, and who reads the record."""
+"""The model as the gateway describes it: its names, versions and context, and who reads the record."""
 
 import asyncio
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ class Served:
     trained_under: str | None = None
     """The hash of the harness that the model was trained under, where that is not the one that was named."""
     recording: Mapping[str, Any] | None = None
-    """Whose sessions are recorded, and whether they train; None where the gateway does not say."""
+    """The user whose sessions are recorded, and whether they train; None where the gateway does not say."""
 
     @classmethod
     async def of(cls, client: GatewayClient, harness: str, name: str = MODEL) -> "Served":

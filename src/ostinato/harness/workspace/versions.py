@@ -1,4 +1,4 @@
-"""What stands at each path of a tree, with the permissions and the folders that a tree of git leaves out."""
+"""The entry at each path of a tree, with the permissions and the folders that a tree of git leaves out."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -43,7 +43,7 @@ class FileVersion:
 
 NOTHING = "000000"
 Versions = Mapping[str, str]
-"""What stands at each path, as `MODE OBJECT`: a tree may have many thousands."""
+"""The entry at each path, as the text `MODE OBJECT`, since a tree may have many thousands."""
 
 
 def entries(rows: Iterable[bytes]) -> dict[str, str]:
