@@ -99,6 +99,9 @@ def test_a_secret_is_found(text: str, secrets: list[str] | None) -> None:
         "def pad(\n    tokens,\n    side='left1!',\n):",
         "the token is refreshed by `renewToken2()` and the password is required",
         r"a path C:\\u0070 and 100%25 of it",
+        "Platform: Linux-6.18.44-fc-v657-x86_64-with-glibc2.36",
+        "uname -r: fc-6.18.44-v657-lowlatency-x86_64-glibc2.36",
+        "sk_amd64-3.11.9-cu126-manylinux_2_17_x86_64.whl and locale-sk-2026-11-28-build-2c7f-rc1",
         'x = ("the first part of a sentence"\n     "and the second 2")',
     ],
 )

@@ -69,7 +69,8 @@ FORMS = (
         r"(?:xox[abcdeprs]|xapp)(?:\.xox[bp])?-[\w%-]{10,512}+"),
     _form("slack_webhook", "hooks.slack.com",
         r"(?<=hooks\.slack\.com/)(?:services|workflows)/[\w/+-]{20,512}+"),
-    _form("api_key", "sk-", rf"sk-(?:ant-|proj-|svcacct-|admin-|or-|lf-)?{WORD}{{20,512}}+"),
+    _form("api_key", "sk-",
+        rf"sk-(?:ant-|proj-|svcacct-|admin-|or-|lf-)?(?={WORD}{{0,64}}{LETTERS}{{12}}){WORD}{{20,512}}+"),
     _form("stripe_key", "_live_ _test_", rf"(?:sk|rk|pk|whsec)_(?:live|test)_{LETTERS}{{16,512}}+"),
     _form("google_key", "AIza", rf"AIza{WORD}{{35}}"),
     _form("sendgrid_key", "SG.", rf"SG\.{WORD}{{16,32}}\.{WORD}{{16,64}}"),
@@ -104,6 +105,7 @@ whsec_ xai- xkeysib- xsmtpsib- ya29.
 """
 """How the tokens of services begin; what follows is long, of one piece, and drawn."""
 BODY = re.compile(r"[\w.+=-]{12,512}+")
+INSIDE = re.compile(r"[A-Za-z0-9]\Z|\w[-._]\Z")
 FRAME = re.compile(
     r"-----BEGIN[ +]((?:[A-Z0-9]+[ +]){0,4}PRIVATE[ +]KEY(?:[ +]BLOCK)?)-----"
     r"(?:(?!-----BEGIN).)*?(?:-----END[ +]\1-----|\Z)"
@@ -206,12 +208,15 @@ def by_form(text: str, depth: int = 0) -> Iterator[Match]:
 
 
 def _prefixed(text: str, runs: RunEnds) -> Iterator[Match]:
-    """Yield the tokens of services, each searched by how it begins."""
+    """Yield the tokens of services, each searched by how it begins.
+
+    Only the beginning of a name counts: `fc-` stands inside the name of many a kernel.
+    """
     for prefix in PREFIXES.split():
         at = text.find(prefix)
         while at >= 0:
             after = at + len(prefix)
-            body = None if text[at - 1 : at].isalnum() else BODY.match(text, after)
+            body = None if INSIDE.search(text, max(at - 2, 0), at) else BODY.match(text, after)
             if body and is_drawn(body[0]):
                 yield "vendor_token", at, runs.end(r"[\w\-]", body.end())
             at = text.find(prefix, body.end() if body else after)

@@ -32,6 +32,8 @@ WORDS = re.compile(r"[A-Z]?[a-z]{3,}")
 LEAST_WORDS = 0.5
 SPREAD = 4.3
 """Least entropy of a random string, bits per character; English lies below 4, code identifiers below 4.2."""
+LEAST_PIECE = 10
+"""Letters and digits in one piece of a token, between its hyphens and dots: a UUID has twelve."""
 CLASSES = tuple(map(re.compile, ("[a-z]", "[A-Z]", "[0-9]", r"[^\w]")))
 
 
@@ -79,13 +81,23 @@ def is_chance(value: str) -> bool:
 def is_drawn(value: str) -> bool:
     """Return True for letters and digits that change kind as often as chance makes them, as hexadecimal does.
 
+    So must one of its pieces: names of platforms and versions change kind as often, but between pieces.
+
     >>> is_drawn("3f786850e387550fdab836ed"), is_drawn("a_very_long_name_of_2_tables")
     (True, False)
+    >>> is_drawn("v657-x86_64-with-glibc2.36")
+    False
     """
     value = value[:READ]
+    if not _changes_often(value, 16) or is_stand_in(value):
+        return False
+    return any(_changes_often(piece, LEAST_PIECE) for piece in re.split("[^A-Za-z0-9]", value))
+
+
+def _changes_often(value: str, least: int) -> bool:
     kinds = "".join("0" if c.isdigit() else "A" if c.isupper() else "a" if c.isalpha() else "" for c in value)
     changes = sum(map(str.__ne__, kinds, kinds[1:]))
-    return "0" in kinds and len(kinds) >= 16 and changes >= len(kinds) / 5 and not is_stand_in(value)
+    return "0" in kinds and len(kinds) >= least and changes >= len(kinds) / 5
 
 
 def is_mere_letters(value: str) -> bool:
