@@ -133,6 +133,7 @@ async def test_a_form_of_another_browser_is_refused(operator: httpx.AsyncClient)
 async def test_addresses_that_cannot_be_read_say_so(operator: httpx.AsyncClient) -> None:
     assert (await operator.get("/sessions?source=web")).status_code == 400
     assert (await operator.get("/session?id=nowhere")).status_code == 404
+    assert STORY[:4] in (await operator.get(f"/session?id={STORY[:4]}")).text
     assert (await operator.get("/static/../app.py")).status_code == 404
     assert (
         (await operator.get("/session.json?id=nowhere")).json()["error"]["message"].startswith("no session")

@@ -19,10 +19,16 @@ from ostinato.sandbox.environment.toolchain import needs
 LATER = "def alpha(a, b):\n    return a + b  # the answer\n"
 
 
-def git(repo: Path, *arguments: str) -> str:
+def git(repo: Path, *arguments: str, given: str = "") -> str:
     names = {f"GIT_{who}_{what}": "x@y" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
     done = subprocess.run(
-        ["git", *arguments], cwd=repo, env={**os.environ, **names}, capture_output=True, text=True, check=True
+        ["git", *arguments],
+        cwd=repo,
+        env={**os.environ, **names},
+        input=given,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return done.stdout.strip()
 
@@ -106,6 +112,34 @@ def test_a_missing_commit_is_named(source: Path, tmp_path: Path) -> None:
     with pytest.raises(SandboxError, match="no commit"):
         build(source, tmp_path / "store", commit="--output=/tmp/x")
     assert list((tmp_path / "store").iterdir()) == []
+
+
+def test_a_commit_is_copied_whole_whatever_its_attributes_leave_out(source: Path, tmp_path: Path) -> None:
+    (source / ".gitattributes").write_text("tests export-ignore\nabout.py export-subst\n")
+    (source / "tests").mkdir()
+    (source / "tests/test_all.py").write_text("def test_all(): pass\n")
+    (source / "about.py").write_text('COMMIT = "$Format:%H%B$"\n')
+    git(source, "add", ".")
+    git(source, "commit", "-qm", "attributes")
+    scrub.checkout(source, "HEAD", tmp_path / "copy")
+    assert (tmp_path / "copy/tests/test_all.py").is_file()
+    assert (tmp_path / "copy/about.py").read_text() == 'COMMIT = "$Format:%H%B$"\n'
+
+
+@pytest.mark.parametrize("most", ["MOST_FILES", "MOST_BYTES"])
+def test_a_commit_that_would_fill_the_disk_is_refused(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: str
+) -> None:
+    monkeypatch.setattr(scrub, most, 900)
+    object = git(source, "hash-object", "-w", "--stdin", given="x" * 5_000).strip()
+    kind = "100644 blob"
+    for _ in range(3):
+        entries = "".join(f"{kind} {object}\t{name}\n" for name in "abcdefghij")
+        object, kind = git(source, "mktree", given=entries).strip(), "040000 tree"
+    commit = git(source, "commit-tree", object, "-m", "many").strip()
+    with pytest.raises(SandboxError, match="has 1000 files of 4 MiB together, and no more"):
+        scrub.checkout(source, commit, tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
 
 
 def test_a_link_out_of_the_repository_is_refused(source: Path, tmp_path: Path) -> None:

@@ -1,15 +1,19 @@
 """An MCP server that means harm is bounded, escaped or refused with its name, and the session goes on.
 
-Covers providers/mcp.py.
+Covers harness/providers/mcp.py and harness/providers/mcp_http.py.
 """
 
 import asyncio
 import resource
 import sys
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from ostinato.harness.errors import ProviderError, ToolTimeout
 from ostinato.harness.providers import mcp
@@ -55,6 +59,48 @@ async def test_a_reply_that_is_too_long(tmp_path: Path, kind: str) -> None:
         with pytest.raises(ToolTimeout, match="a reply of more than 4 MiB is not read"):
             await asyncio.wait_for(tools.call("mcp__odd__use", {}), 300)
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 256 << 10
+
+
+@pytest.mark.parametrize("headers", [{}, {"content-encoding": "gzip"}])
+async def test_a_reply_over_http_that_is_too_long(headers: dict[str, str]) -> None:
+    sent = 0
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        nonlocal sent
+        if request.method == "GET" or "id" not in (asked := await request.json()):
+            return web.Response(status=405 if request.method == "GET" else 202)
+        if asked["method"] != "tools/call":
+            return web.json_response({"jsonrpc": "2.0", "id": asked["id"], "result": _said(asked)})
+        response = web.StreamResponse(headers={"content-type": "application/json", **headers})
+        await response.prepare(request)
+        for _ in range(2_000):
+            await response.write(b" " * 65_536)
+            sent += 65_536
+        return response
+
+    async with TestServer(_application(answer)) as server:
+        there = McpServer(name="odd", url=str(server.make_url("/mcp")))
+        async with opened([there]) as (tools, notices):
+            assert not notices
+            with pytest.raises(ProviderError, match=r"MCP server odd failed.*more than 4 MiB is not read"):
+                await tools.call("mcp__odd__use", {})
+    assert sent < 32 << 20  # what lies in the buffers of both sides
+
+
+def _application(answer: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> web.Application:
+    application = web.Application()
+    application.router.add_route("*", "/mcp", answer)
+    return application
+
+
+def _said(asked: dict[str, Any]) -> dict[str, Any]:
+    if asked["method"] == "initialize":
+        about = {"name": "odd", "version": "1"}
+        version = asked["params"]["protocolVersion"]
+        return {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": about}
+    return (
+        {"tools": [{"name": "use", "inputSchema": {"type": "object"}}]} if "list" in asked["method"] else {}
+    )
 
 
 async def test_a_long_reply_is_cut(tmp_path: Path) -> None:

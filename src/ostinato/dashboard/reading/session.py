@@ -11,8 +11,9 @@ from ostinato.dashboard.access import Viewer, agreed, readable, shared
 from ostinato.dashboard.reading import edits, ledger
 from ostinato.dashboard.reading.base import Answer, Asked, NotThereError, RecordSource, choice, whole
 from ostinato.dashboard.reading.turns import outline, told
+from ostinato.store.abbreviation import session_meant
 from ostinato.store.sql.schema import purges
-from ostinato.types import Reward, Session, Signal, SignalKind
+from ostinato.types import IdError, Reward, Session, Signal, SignalKind
 from ostinato.web.plain import line_of, shown
 
 TURNS = 30
@@ -27,10 +28,8 @@ TEXTS = {SignalKind.COMMENT, SignalKind.DEMONSTRATION, SignalKind.ERROR}
 
 def one(reading: RecordSource, viewer: Viewer, asked: Asked) -> Answer:
     """Return one session, with the turns from `from` on. Raises NotThereError, AskedError."""
-    id = asked.get("id", "")
-    session = reading.store.session(id) if id else None
-    if session is None or not viewer.sees(session):
-        raise NotThereError(f"no session {line_of(id, 60)!r}: it was never recorded here, or is not yours")
+    session = _meant(reading, viewer, asked.get("id", ""))
+    id = session.id
     first, colour = max(0, whole(asked, "from", 0)), choice(asked, "colour", COLOURS, COLOURS[0])
     alone = asked.get("turn", "") != ""
     if alone:
@@ -101,6 +100,17 @@ def _texts(session: Session, reading: RecordSource, readable: bool) -> str:
     if not readable:
         return "consent withdrawn" if session.consent else "without consent"
     return "shown" if reading.lexicon is not None else "no tokenizer"
+
+
+def _meant(reading: RecordSource, viewer: Viewer, given: str) -> Session:
+    """Return the session that an id or its beginning stands for; what others own is as good as absent."""
+    try:
+        session = reading.store.session(session_meant(reading.store, given)) if given else None
+    except IdError:
+        session = None
+    if session is None or not viewer.sees(session):
+        raise NotThereError(f"no session {line_of(given, 60)!r}: it was never recorded here, or is not yours")
+    return session
 
 
 def _purged(connection: Connection, id: str) -> Answer | None:

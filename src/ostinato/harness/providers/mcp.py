@@ -37,8 +37,10 @@ PREFIX = "mcp"
 TOOL = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 OUTPUT_CHARS = 20_000
 MOST_TOOLS, MOST_PAGES, OFFER_CHARS, WHY_CHARS = 256, 64, 20_000, 500
-LINE_CHARS = 1 << 22
-"""The characters of a reply over standard output; a longer one is not read: it could fill the memory."""
+LONGEST = 1 << 22
+"""The characters of a line over standard output, and the bytes of a reply over HTTP; a longer one is not
+read: it could fill the memory."""
+BOUND = f"a reply of more than {LONGEST >> 20} MiB is not read"
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 CLOSING_S = 5.0
 EXTRA = "MCP servers need the official SDK: pip install -e '.[code]'"
@@ -145,13 +147,11 @@ class _Link:
             )
         except Exception as error:  # any error of the SDK is neither ours nor the model's
             if _is_timeout(error):
-                longest = f"a reply of more than {LINE_CHARS >> 20} MiB is not read"
-                raise ToolTimeout(
-                    f"{name} timed out after {self.server.timeout_s:g} s ({longest})"
-                ) from error
+                raise ToolTimeout(f"{name} timed out after {self.server.timeout_s:g} s ({BOUND})") from error
             self._client = None
             self._leave.set()
-            raise ProviderError(f"MCP server {self.server.name} failed: {_why(error)}") from error
+            why = f"{_why(error)} ({BOUND})" if self.server.url else _why(error)  # the SDK keeps no reason
+            raise ProviderError(f"MCP server {self.server.name} failed: {why}") from error
         text = _escaped(_text(result)) or "(no output)"
         if len(text) > OUTPUT_CHARS:
             left = len(text) - OUTPUT_CHARS
@@ -188,7 +188,8 @@ async def _connected(server: McpServer) -> AsyncIterator[Any]:
         from mcp import Client
         from mcp.client.stdio import StdioServerParameters, stdio_client
         from mcp.client.streamable_http import streamable_http_client
-        from mcp.shared._httpx_utils import create_mcp_http_client
+
+        from ostinato.harness.providers.mcp_http import bounded_client
     except ImportError as error:
         raise McpMissing(EXTRA) from error
     if server.command:
@@ -201,7 +202,7 @@ async def _connected(server: McpServer) -> AsyncIterator[Any]:
                 yield client
     else:
         async with (
-            create_mcp_http_client(headers=dict(server.headers)) as http,
+            bounded_client(server.headers, LONGEST) as http,
             Client(streamable_http_client(server.url, http_client=http)) as client,
         ):
             yield client
@@ -246,7 +247,7 @@ def _sorted(server: str, tools: Sequence[Any]) -> tuple[dict[str, Mapping[str, A
 
 
 class _BoundedLines(codecs.IncrementalDecoder):
-    """A decoder of UTF-8 that keeps at most LINE_CHARS of a line, since the SDK keeps whole lines."""
+    """A decoder of UTF-8 that keeps at most LONGEST of a line, since the SDK keeps whole lines."""
 
     NAME = "ostinato_mcp_lines"
 
@@ -261,7 +262,7 @@ class _BoundedLines(codecs.IncrementalDecoder):
             if number:
                 kept.append("\n")
                 self._length = 0
-            kept.append(piece[: max(0, LINE_CHARS - self._length)])
+            kept.append(piece[: max(0, LONGEST - self._length)])
             self._length += len(piece)
         return "".join(kept)
 

@@ -7,6 +7,7 @@ with a version above its stated one are left out.
 import os
 import re
 import shutil
+import subprocess
 import tarfile
 import tempfile
 import tomllib
@@ -34,8 +35,10 @@ _FOLDERS = frozenset(
 _FILES = re.compile(r".*\.py[cod]$|\.coverage(\..*)?$|.*\.orig$|.*\.rej$|.*\.swp$|ORIG_HEAD$")
 _ARCHIVE = re.compile(r"(?P<name>[A-Za-z0-9_.-]+?)-(?P<version>\d[\w.!+]*?)(-.*)?\.(whl|tar\.gz|zip|egg)$")
 
-
 _SHA256 = re.compile(r"^\s*objectformat\s*=\s*sha256", re.IGNORECASE | re.MULTILINE)
+MOST_FILES, MOST_BYTES = 500_000, 1 << 32
+"""The files of a commit, and their bytes, that are copied."""
+PATIENCE_S = 600.0
 
 
 def checkout(source: Path, commit: str | None, target: Path) -> None:
@@ -71,11 +74,23 @@ def _extract(source: Path, commit: str, target: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="ostinato-objects-") as scratch:
         git = _git_reader(source, Path(scratch, "git"))
         exact = git(commit, "rev-parse", "--verify", "--end-of-options", f"{commit}^{{commit}}")
+        _check_size(git(commit, "ls-tree", "-r", "-l", "-z", "--full-tree", exact), commit)
         archive = Path(scratch, "files.tar")
         git(commit, "archive", "--format=tar", f"--output={archive}", exact)
         target.mkdir(parents=True)
         with tarfile.open(archive) as opened:
             opened.extractall(target, filter="data")
+
+
+def _check_size(listed: str, commit: str) -> None:
+    """Raise SandboxError for a commit that fills a disk: a few small objects can stand for endless files."""
+    sizes = [entry.split(maxsplit=4)[3] for entry in listed.split("\0") if entry]
+    total = sum(int(size) for size in sizes if size.isdigit())
+    if len(sizes) > MOST_FILES or total > MOST_BYTES:
+        raise SandboxError(
+            f"commit {commit} has {len(sizes)} files of {total >> 20} MiB together, and no more than "
+            f"{MOST_FILES} of {MOST_BYTES >> 20} MiB are copied: name a smaller commit"
+        )
 
 
 def _git_reader(source: Path, fresh: Path) -> Callable[..., str]:
@@ -89,6 +104,9 @@ def _git_reader(source: Path, fresh: Path) -> Callable[..., str]:
     _git(source, "init", "--quiet", "--bare", "--template=", f"--object-format={kind}", str(fresh))
     (fresh / "objects/info").mkdir(exist_ok=True)
     (fresh / "objects/info/alternates").write_text(f"{(directory / 'objects').absolute()}\n")
+    # The repository's own attributes would leave files out of the copy, or write commit messages into them.
+    (fresh / "info").mkdir(exist_ok=True)
+    (fresh / "info/attributes").write_text("* -export-ignore -export-subst\n")
     for name in ("HEAD", "packed-refs"):
         (fresh / name).write_text(_text(directory / name) or "ref: refs/heads/main\n" * (name == "HEAD"))
     if head := _text(_worktree(source) / "HEAD"):
@@ -103,7 +121,7 @@ def _git_reader(source: Path, fresh: Path) -> Callable[..., str]:
         try:
             return _git(source, f"--git-dir={fresh}", *arguments)
         except SandboxError as error:
-            raise SandboxError(f"{source} has no commit {commit!r}: {error}") from None
+            raise SandboxError(f"{source} has no commit {commit!r} that can be read: {error}") from None
 
     return read
 
@@ -134,7 +152,10 @@ def _text(path: Path) -> str:
 
 def _git(source: Path, *arguments: str) -> str:
     """Run git. Raises SandboxError with its error."""
-    done = start("/", *arguments, environment=environment())
+    try:
+        done = start("/", *arguments, environment=environment(), timeout_s=PATIENCE_S)
+    except subprocess.SubprocessError as error:
+        raise SandboxError(str(error)) from error
     if done.returncode != 0:
         raise SandboxError(done.stderr.decode(errors="replace").strip()[:300] or f"git failed at {source}")
     return os.fsdecode(done.stdout).strip()
