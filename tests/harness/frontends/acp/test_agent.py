@@ -251,7 +251,7 @@ async def test_a_session_is_loaded_after_kill_9(open_desk, repo, state, script):
         (info,) = (await desk.agent.list_sessions(cwd=str(repo))).sessions
         assert (info.session_id, info.cwd, info.title) == (session, str(repo), "calc.py is off")
         loaded = await desk.agent.load_session(cwd=str(repo), session_id=session, mcp_servers=[])
-        assert {option.id: option.current_value for option in loaded.config_options}["profile"] == "core"
+        assert {option.id: option.current_value for option in loaded.config_options}["profile"] == "compact"
         shown = [update.content.text for update in desk.editor.of(schema.UserMessageChunk)]
         assert shown == ["calc.py is off", "and beta?"]
         assert desk.editor.said == "I look.alpha adds now"

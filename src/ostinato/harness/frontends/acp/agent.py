@@ -202,7 +202,7 @@ class EditorAgent:
         """Return the session with the tools of another profile. The model must not have read anything yet."""
         if name not in PROFILES:
             raise RequestError(INVALID_PARAMS, f"no profile {name!r}: use one of {', '.join(PROFILES)}")
-        if name == session.options.config.profile:
+        if name == session.bench.config.profile:
             return session
         if session.begun:
             raise RequestError(INVALID_PARAMS, "a session keeps the profile it began with: start a new one")
@@ -225,7 +225,7 @@ def config_options(session: EditorSession) -> list[Any]:
         for key, mode in MODES.items()
     ]
     profiles = [schema.SessionConfigSelectOption(value=name, name=name) for name in PROFILES]
-    chosen = session.options.config.profile
+    chosen = session.bench.config.profile
     return [
         schema.SessionConfigOptionSelect(
             id="mode",

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ostinato.config import ConfigError, secret
+from ostinato.harness.frontends.command_line import SUMMARIZING
 
 if TYPE_CHECKING:
     from ostinato.harness.workspace.workbench import Options
@@ -26,7 +27,11 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser.add_argument(
         "--key-file", type=Path, default=None, help="a file with the API key (or set OSTINATO_KEY)"
     )
-    parser.add_argument("--profile", default="core", help="the tool dialect that new sessions begin with")
+    parser.add_argument(
+        "--profile",
+        help=f"the tools that new sessions begin with (default: those that the model was trained under, else "
+        f"{SUMMARIZING}, which summarises)",
+    )
     parser.set_defaults(run=_run)
 
 
@@ -37,9 +42,14 @@ def _run(arguments: argparse.Namespace) -> int:
     from ostinato.harness.workspace.workbench import PEOPLE, Options
 
     try:
-        config = replace(PEOPLE, profile=profile(arguments.profile).name)
-        key = secret(arguments.key_file, "OSTINATO_KEY")
-        options = Options(directory=Path(), url=arguments.url, key=key, config=config)
+        config = replace(PEOPLE, profile=profile(arguments.profile or SUMMARIZING).name)
+        options = Options(
+            directory=Path(),
+            url=arguments.url,
+            key=secret(arguments.key_file, "OSTINATO_KEY"),
+            config=config,
+            fits_profile=arguments.profile is None,
+        )
     except (ProfileError, ConfigError) as error:
         return _refuse(str(error))
     return serve(options)

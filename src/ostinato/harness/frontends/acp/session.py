@@ -233,4 +233,5 @@ class EditorSession:
 
 
 def with_profile(options: Options, name: str) -> Options:
-    return replace(options, config=replace(options.config, profile=name))
+    """Return the options with a profile that was chosen, whatever the model was trained under."""
+    return replace(options, config=replace(options.config, profile=name), fits_profile=False)
