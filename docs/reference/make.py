@@ -1,13 +1,15 @@
 """Write the reference of commands and settings from the code: `make reference`.
 
-`commands.md` comes from the parsers of `ostinato`, `settings.md` from the classes called `*Config`. With
-`--check` nothing is written, and the exit status is 1 when a page differs from the code.
+`commands.md` comes from the parsers of `ostinato`, `settings.md` from the classes called `*Config`, and
+`requests.md` from the fields that the gateway's dialects name. With `--check` nothing is written, and the exit
+status is 1 when a page differs from the code.
 """
 
 import argparse
 import ast
 import dataclasses
 import importlib
+import json
 import os
 import re
 import sys
@@ -332,13 +334,54 @@ def settings_page() -> str:
     return "\n\n".join(blocks)
 
 
+# Requests
+
+DIALECTS = {
+    "chat": "`POST /v1/chat/completions`",
+    "messages": "`POST /v1/messages`, `/v1/messages/count_tokens`",
+    "responses": "`POST /v1/responses`",
+}
+
+
+def requests_page() -> str:
+    """Return the fields of each dialect: those with an effect, those without, those that ask for nothing."""
+    rows = []
+    for name, route in DIALECTS.items():
+        dialect = importlib.import_module(f"ostinato.gateway.dialects.{name}")
+        neutral = [f"`{field}: {json.dumps(values[0])}`" for field, values in sorted(dialect.NEUTRAL.items())]
+        named = [
+            ", ".join(f"`{field}`" for field in sorted(fields)) for fields in (dialect.READ, dialect.IGNORED)
+        ]
+        rows.append((route, *named, ", ".join(neutral)))
+    return "\n".join(
+        [
+            "# Requests",
+            "",
+            "What the [gateway](../gateway.md) does with each field of a request, by dialect. Generated from",
+            "the code by `make reference`. A field that stands nowhere here is refused by its name, as it could",
+            "change the answer; null is always accepted.",
+            "",
+            table(
+                (
+                    "request",
+                    "read",
+                    "accepted, without effect on the answer",
+                    "accepted with this value alone",
+                ),
+                rows,
+            ),
+        ]
+    )
+
+
 def main() -> int:
-    """Write both pages, or compare them with the code; return the exit status."""
+    """Write the pages, or compare them with the code; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 when a page differs")
     check = parser.parse_args().check
     differ = []
-    for name, text in (("commands.md", commands_page()), ("settings.md", settings_page())):
+    pages = {"commands.md": commands_page(), "settings.md": settings_page(), "requests.md": requests_page()}
+    for name, text in pages.items():
         path = HERE / name
         if not path.exists() or path.read_text() != f"{text}\n":
             differ.append(f"docs/reference/{name}")
