@@ -1,8 +1,8 @@
 """Write the reference of commands and settings from the code: `make reference`.
 
 `commands.md` comes from the parsers of `ostinato`, `settings.md` from the classes called `*Config`, and
-`requests.md` from the fields that the gateway's dialects name. With `--check` nothing is written, and the exit
-status is 1 when a page differs from the code.
+`requests.md` from the fields that the gateway's dialects name. With `--check` nothing is written, and the
+exit status is 1 when a page differs from the code.
 """
 
 import argparse
@@ -358,8 +358,8 @@ def requests_page() -> str:
             "# Requests",
             "",
             "What the [gateway](../gateway.md) does with each field of a request, by dialect. Generated from",
-            "the code by `make reference`. A field that stands nowhere here is refused by its name, as it could",
-            "change the answer; null is always accepted.",
+            "the code by `make reference`. A field that stands nowhere here is refused by its name, as it",
+            "could change the answer; null is always accepted.",
             "",
             table(
                 (
