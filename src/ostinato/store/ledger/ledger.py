@@ -133,8 +133,8 @@ class Ledger:
 
     def ready(self, oldest_allowed_version: int) -> int:
         """Return the number of waiting groups whose tokens are all of `oldest_allowed_version` or newer."""
+        young = group_queries.not_older(oldest_allowed_version)
         with self._database.read() as connection:
-            young = group_queries.not_older(oldest_allowed_version)
             return len(group_queries.in_phase(connection, Phase.OFFERED, young))
 
     def may_train(self, newest: int, staleness: int, batch: int) -> bool:
@@ -144,9 +144,9 @@ class Ledger:
 
     def claim(self, target_version: int, count: int, oldest_allowed_version: int) -> list[Group]:
         """Take `count` offered groups, or fewer if there are no more, to train `target_version`: of practice
-        those with the oldest tokens, of live ones those that were offered first. Before that, in the same transaction, groups of people who took their consent back become WITHHELD,
-        live groups whose sessions have new turns or signals go back to be scored again, and groups with
-        tokens older than allowed become STALE.
+        those with the oldest tokens, of live ones those that were offered first. Before, in the same
+        transaction, groups of people who took their consent back become WITHHELD, live groups whose sessions
+        have new turns or signals go back to be scored again, and those with older tokens become STALE.
         """
         with self._database.write() as connection:
             self._withhold(connection)
