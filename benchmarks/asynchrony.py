@@ -158,7 +158,7 @@ async def _practise(store: Store, folder: Path, mode: str, options: argparse.Nam
 
 async def _train(ledger: Ledger, training: Training, step_s: float) -> None:
     """Claim, sleep for the time of a step, commit: what the learner does, without learning."""
-    ledger.commit(_version(0))
+    ledger.commit(version_of(0))
     for version in range(1, training.until + 1):
         oldest = version - 1 - training.staleness
         while ledger.ready(oldest) < training.batch:
@@ -167,10 +167,10 @@ async def _train(ledger: Ledger, training: Training, step_s: float) -> None:
             await asyncio.sleep(POLL_S)
         batch = [group.id for group in ledger.claim(version, training.batch, oldest)]
         await asyncio.sleep(step_s)
-        ledger.commit(_version(version, *batch))
+        ledger.commit(version_of(version, *batch))
 
 
-def _version(number: int, *batch: str) -> Checkpoint:
+def version_of(number: int, *batch: str) -> Checkpoint:
     return Checkpoint(
         version=number,
         parent=number - 1 if number else None,

@@ -34,5 +34,15 @@ def test_a_batch_that_would_deadlock_is_refused_with_the_numbers() -> None:
         PracticeConfig(groups_at_once=0).refuse_deadlock(1)
 
 
+def test_turns_and_time_limits_that_cannot_fit_into_a_session_are_refused_with_the_numbers() -> None:
+    config = PracticeConfig(session_s=200.0)
+    config.refuse_too_short(9, 20.0)
+    with pytest.raises(ValueError, match=r"max_turns is 10, .*_s 20 and .*session_s 200: 10 turns .* 200 s"):
+        config.refuse_too_short(10, 20.0)
+    outside = PracticeConfig(session_s=600.0, outside=OutsideConfig(harness="codex", wall_s=600.0))
+    with pytest.raises(ValueError, match=r"outside.wall_s is 600 and practice.session_s 600"):
+        outside.refuse_too_short(1, 1.0)
+
+
 def test_a_synchronous_run_has_no_such_bound() -> None:
     PracticeConfig(mode="synchronous", groups_at_once=1, ready_ahead=1).refuse_deadlock(50)

@@ -249,6 +249,23 @@ def test_groups_that_grew_old_are_not_left_waiting(bench: Bench) -> None:
     assert bench.ledger.ready(0) == 0 and bench.ledger.states()[State.STALE] == 2
 
 
+def test_a_step_waits_for_the_group_in_flight_that_would_come_too_late_after_it(bench: Bench) -> None:
+    """With a staleness of 1, version 2 is the last that may have a group of version 0."""
+    learner = bench.learner(LearnerConfig(groups=1, staleness=1))
+    slots = Slots(bench.store)
+    (hard,) = slots.plan("hard", ["hard"])
+    (hard,) = slots.move([hard], [replace(hard, state=SlotState.RUNNING)])
+    bench.offer(0.5, -0.5)
+    learner.run(1, never)
+    bench.offer(0.5, -0.5, version=1)
+    asked = iter([False, False, True])
+    learner.run(2, lambda: next(asked))
+    assert learner.version == 1 and bench.ledger.ready(1) == 1
+    slots.move([hard], [replace(hard, state=SlotState.DROPPED, reason="void")])
+    learner.run(2, never)
+    assert learner.version == 2 and bench.ledger.states()[State.STALE] == 0
+
+
 def test_a_second_learner_is_fenced_off(bench: Bench) -> None:
     for _ in range(4):
         bench.offer(0.5, -0.5)

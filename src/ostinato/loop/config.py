@@ -337,6 +337,7 @@ def _check_profiles(config: RunConfig) -> None:
 def _check_practice(config: RunConfig) -> None:
     try:
         config.practice.refuse_deadlock(config.refine.groups)
+        config.practice.refuse_too_short(config.harness.max_turns, config.harness.command_timeout_s)
         config.engine.check(synchronous=config.practice.mode == SYNCHRONOUS)
     except ValueError as error:
         raise ConfigError(str(error)) from error

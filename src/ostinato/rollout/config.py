@@ -28,7 +28,8 @@ class PracticeConfig:
     """The preference for hard kinds of tasks late in training: one of twice the mean effort is drawn 1 + this
     times as often, and 0 takes the tasks as they come."""
     session_s: float = 900.0
-    """The longest time that one session, or its verification, may take before it counts as our failure."""
+    """The longest time that one session may take before it counts as unsolved, or, where our side was at
+    fault, as void; a verification that takes longer is void."""
     branches: int = 1
     """The number of branches that a session is forked into, sandbox and all; 1 does not fork."""
     branch_after: int = 1
@@ -64,6 +65,23 @@ class PracticeConfig:
         if self.outside.harness and self.branches > 1:
             raise ValueError(
                 f"practice: {self.outside.harness} cannot be forked: let branches be 1, not {self.branches}"
+            )
+
+    def refuse_too_short(self, turns: int, command_s: float) -> None:
+        """Raise ValueError where sessions of so many turns, each with one command that takes its whole time
+        limit, would not end within `session_s`: they would all count as unsolved.
+        """
+        outside = self.outside
+        if outside.harness and outside.wall_s >= self.session_s:
+            raise ValueError(
+                f"practice.outside.wall_s is {outside.wall_s:g} and practice.session_s {self.session_s:g}: a "
+                "session may last so long by itself, so make session_s larger"
+            )
+        if not outside.harness and turns * command_s >= self.session_s:
+            raise ValueError(
+                f"harness.max_turns is {turns}, harness.command_timeout_s {command_s:g} and "
+                f"practice.session_s {self.session_s:g}: {turns} turns of a command of {command_s:g} s take "
+                f"{turns * command_s:g} s, so make session_s larger than that, or one of the others smaller"
             )
 
     def refuse_deadlock(self, batch: int) -> None:

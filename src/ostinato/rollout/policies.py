@@ -75,6 +75,7 @@ class NotStale:
 
     The k-th group under way is trained in step ⌈k / batch⌉ from now, by which time ⌈k / batch⌉ - 1 further
     versions are published; its oldest token is of the present version, so k may be (staleness + 1) · batch.
+    One that takes longer than those behind it is not overtaken: the trainer waits (`store/ledger/pacing.py`).
     """
 
     staleness: int

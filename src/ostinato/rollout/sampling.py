@@ -14,6 +14,7 @@ from ostinato.harness.conversation import Outcome
 from ostinato.harness.episode import CardUser, Episode, Left, Sampled, failed
 from ostinato.harness.users import Answering
 from ostinato.rollout.config import PracticeConfig
+from ostinato.rollout.timeouts import Examiner
 from ostinato.types import Ending, Source, Task
 
 
@@ -62,10 +63,14 @@ class SessionRunner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SlotWork:
-    """Samples and verifies the sessions of slots, each within the time limit of the settings."""
+    """Samples and verifies the sessions of slots, each within the time limit of the settings.
+
+    Without an `examiner`, and for forks, of which a part may be sound, a session beyond it is void.
+    """
 
     runner: SessionRunner
     config: PracticeConfig
+    examiner: Examiner | None = None
 
     async def sample(self, task: Task, id: str, seed: int) -> Sampled:
         """Run the session `id`, forked where the settings say so."""
@@ -82,8 +87,10 @@ class SlotWork:
                     branches=config.branches,
                 )
         except TimeoutError:
-            late = failed(id, f"the session did not end within {config.session_s:g} s")
-            return Sampled(trunk=None, ended=((late, {}),))
+            why = f"the session did not end within {config.session_s:g} s"
+            if self.examiner is None or config.branches > 1:
+                return Sampled(trunk=None, ended=((failed(id, why), {}),))
+            return Sampled(trunk=None, ended=((await self.examiner.outcome(task, id, why), None),))
 
     async def verify(self, task: Task, sampled: Sampled) -> list[Episode]:
         """Return the verified episode of each session."""

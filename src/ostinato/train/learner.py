@@ -151,9 +151,12 @@ class Learner:
         return math.ceil(self._ledger.ready(self._oldest_allowed) / (until - self.version))
 
     def _wait(self, count: int, stop: Stop) -> bool:
-        """Wait until `count` groups are ready; return False when asked to stop before."""
+        """Wait until `count` groups may be trained on; return False when asked to stop before.
+
+        With enough of them there, it may still wait for one in flight that would else come too late.
+        """
         pause = POLL_S
-        while self._ledger.ready(self._oldest_allowed) < count:
+        while not self._ledger.may_train(self.version, self._config.staleness, count):
             if stop():
                 return False
             self._drop_stale()

@@ -2,8 +2,8 @@
 
 `torchrun … ranked.py START RUN OBJECTS RANKS [die|wait FOLDER|policy]`: with `die`, rank 1 is killed in the
 third step; with `wait`, each rank leaves its process id in the folder and waits; with `policy`, the steps are
-of the policy gradient: first they replay routes, then, on a new model, they are of whole groups with k1 in
-the reward, of which one gives no finite gradient.
+of the policy gradient: first they replay routes, then, on new models, the second of which trains adapters,
+they are of whole groups with k1 in the reward, of which one gives no finite gradient.
 """
 
 import json
@@ -42,9 +42,11 @@ def main(start: Path, run: Path, objects: str, count: int, fault: str) -> None:
     model = ShardedModel(start, run, config, ranks)
     chain = ChainTrainer(model, Objects.open(objects), WITH_K1, group=ranks.group)
     if fault == "policy":
-        new = ShardedModel(start, run / "groups", config, ranks)
-        groups = ChainTrainer(new, Objects.open(objects), WITH_K1, group=ranks.group)
-        told = [replaying(model), penalised(groups)]
+        told = [replaying(model)]
+        for name, changed in (("groups", config), ("adapters", replace(config, lora_rank=4))):
+            new = ShardedModel(start, run / name, changed, ranks)
+            there = Objects.open(f"{objects}/{name}")
+            told.append(penalised(ChainTrainer(new, there, WITH_K1, group=ranks.group)))
         if ranks.leads:
             sys.stdout.write(json.dumps(told) + "\n")
         ranks.leave()
@@ -73,7 +75,7 @@ def penalised(chain: ChainTrainer) -> list[list[float]]:
     """
     told = []
     assert chain.resume() is None
-    chain.publish(0)
+    chain.begin(chain.publish(0))
     chain.refer(0)
     for step in range(3):
         samples = [sample(routed(row), i) for i, row in enumerate(rows(8, prefix=8, seed=step))]

@@ -6,6 +6,7 @@ Covers train/fsdp/ranks.py.
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -33,6 +34,27 @@ LAUNCH = """
 import sys
 from ostinato.train.fsdp.ranks import torchrun
 sys.exit(torchrun(sys.argv[1], sys.argv[2:], 2))
+"""
+
+
+LAST_CALL = """
+import os
+from pathlib import Path
+from ostinato.train.config import TrainerConfig
+from ostinato.train.fsdp.ranks import LeadingTrainer, Ranks, follow
+
+class Disk:
+    def write(self, directory):
+        if os.environ["RANK"] == "1":
+            raise OSError("the disk is full")
+
+ranks = Ranks.join(TrainerConfig(kind="fsdp", ranks=2))
+if ranks.leads:
+    trainer = LeadingTrainer(Disk(), ranks)
+    trainer.write(Path("checkpoint"))
+    trainer.end()
+else:
+    follow(Disk(), ranks)
 """
 
 
@@ -81,14 +103,20 @@ def test_two_ranks_take_policy_gradient_steps_as_one(tmp_path: Path) -> None:
     start = checkpoint(tmp_path / "start", ROUTED["qwen3_moe"])
     done = torchrun(tmp_path, start, "policy")
     assert done.returncode == 0, done.stderr[-3000:]
-    replayed, grouped = json.loads(done.stdout.splitlines()[-1])
-    config = TrainerConfig(kind="fsdp", piece_tokens=60)
-    one, two = (
-        ShardedModel(start, tmp_path / name, config, Ranks(rank=0, size=1)) for name in ("one", "groups")
+    replayed, *grouped = json.loads(done.stdout.splitlines()[-1])
+    one, two, three = (
+        ShardedModel(
+            start,
+            tmp_path / name,
+            TrainerConfig(kind="fsdp", piece_tokens=60, lora_rank=rank),
+            Ranks(rank=0, size=1),
+        )
+        for name, rank in (("one", 0), ("groups", 0), ("adapters", 4))
     )
     check_replayed(replayed, ranked.replaying(one))
-    alone = ChainTrainer(two, Objects.open(tmp_path / "alone"), ranked.WITH_K1)
-    check_grouped(grouped, ranked.penalised(alone))
+    for found, model, name in zip(grouped, (two, three), ("whole", "adapted"), strict=True):
+        alone = ChainTrainer(model, Objects.open(tmp_path / name), ranked.WITH_K1)
+        check_grouped(found, ranked.penalised(alone))
 
 
 def check_replayed(found: list[list[float]], expected: list[list[float]]) -> None:
@@ -117,6 +145,27 @@ def test_a_rank_that_is_killed_ends_the_job_by_the_same_signal_and_publishes_not
     done = torchrun(tmp_path, start, "die")
     assert done.returncode == -signal.SIGKILL, done.stderr[-3000:]
     assert Subscriber(Objects.open(tmp_path / "objects")).head() == 0
+
+
+@pytest.mark.slow
+def test_a_rank_that_fails_in_the_last_call_fails_every_rank() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    job = {"TORCHELASTIC_RUN_ID": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", LAST_CALL],
+            env=environment() | job | {"RANK": str(rank)},
+            cwd=ROOT,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    told = [rank.communicate()[1] for rank in ranks]
+    assert all(rank.returncode == 1 for rank in ranks)
+    assert "another rank has ended" in told[0] and "the disk is full" in told[1]
 
 
 @pytest.mark.slow

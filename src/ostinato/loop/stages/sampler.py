@@ -30,6 +30,7 @@ from ostinato.loop.stages.problems import paid
 from ostinato.rewards.practice.definition import PracticeReward
 from ostinato.rollout.reconciler import Reconciler, Training
 from ostinato.rollout.sampling import SessionRunner, SlotWork
+from ostinato.rollout.timeouts import Examiner
 from ostinato.sandbox.base import Backend, SandboxError
 from ostinato.sandbox.choose import choose_backend
 from ostinato.sandbox.exam.verdict_memory import RememberingVerifier
@@ -87,8 +88,13 @@ async def sample(settings: SamplerProcess) -> None:
         stack.push_async_callback(http.close)
         backend = await choose_backend(config.sandbox)
         stack.push_async_callback(backend.aclose)
+
+        async def served() -> int | None:
+            return await _served(http, settings.engine, secret)
+
+        runner = _runner(settings, config, backend, http)
         reconciler = Reconciler(
-            SlotWork(_runner(settings, config, backend, http), config.practice),
+            SlotWork(runner, config.practice, Examiner(store, backend, served)),
             store,
             _reward(store, config, run),
             run.tasks / "practice",
@@ -100,7 +106,7 @@ async def sample(settings: SamplerProcess) -> None:
             ),
             seed=config.seed,
             name=settings.name,
-            served=lambda: _served(http, settings.engine, secret),
+            served=served,
         )
         reporting = asyncio.create_task(_report(reconciler, totals(run, settings.name)))
         slots = Slots(store)

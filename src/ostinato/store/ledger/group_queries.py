@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, func, select, update
 
+from ostinato.store.ledger.pacing import OLDEST_FIRST
 from ostinato.store.ledger.phases import Phase
 from ostinato.store.sql import row_conversion, schema
 from ostinato.store.sql.chunks import chunks, rows_in, values_in
@@ -23,10 +24,10 @@ def not_older(version: int) -> Any:
 def in_phase(
     connection: Connection, phase: Phase, *where: Any, limit: int | None = None
 ) -> Sequence[Row[Any]]:
-    """Return the groups in a phase, in the order of their offers."""
+    """Return the groups in a phase, those of practice with the oldest tokens first, else as they came."""
     joined = schema.groups.join(schema.prompts)
     query = select(schema.groups).select_from(joined).where(schema.prompts.c.phase == phase.value, *where)
-    return connection.execute(query.order_by(schema.groups.c.order).limit(limit)).all()
+    return connection.execute(query.order_by(OLDEST_FIRST, schema.groups.c.order).limit(limit)).all()
 
 
 def set_target(connection: Connection, group_ids: Sequence[str], version: int | None) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, delete, select, true, update
 
 from ostinato.store.accounts import consented
-from ostinato.store.ledger import group_queries, leases, leftovers, prompt_queries
+from ostinato.store.ledger import group_queries, leases, leftovers, pacing, prompt_queries
 from ostinato.store.ledger.dropped_groups import drop_claimed
 from ostinato.store.ledger.phases import LedgerError, Phase, Stage, hold_out, move
 from ostinato.store.ledger.turn_states import (
@@ -67,8 +67,7 @@ class Ledger:
     def reserve(self, prompt: str, stage: Stage = Stage.PRACTICE, sessions: Sequence[str] = ()) -> bool:
         """Return True to the first caller, of all processes and for ever; False afterwards.
 
-        `sessions` are the ids of the sessions in which the prompt will be shown, where no group will name
-        them.
+        `sessions` are the ids of those in which the prompt will be shown, where no group will name them.
         """
         with self._database.write() as connection:
             if not self._reserve(connection, prompt, stage):
@@ -82,10 +81,9 @@ class Ledger:
         return connection.execute(self._database.insert_new(schema.prompts), row).rowcount == 1
 
     def hold_out(self, prompts: Iterable[str]) -> None:
-        """Keep these prompts from training for ever; holding one out again changes nothing.
+        """Keep these prompts from training for ever: `reserve` refuses them, `offer` and `commit` raise.
 
-        Afterwards `reserve` refuses them, and `offer` and `commit` raise. Raises LedgerError, and changes
-        nothing, when a stage that learns has shown one of them already.
+        Raises LedgerError, and changes nothing, when a stage that learns has shown one of them already.
         """
         with self._database.write() as connection:
             hold_out(connection, self._database.insert_new(schema.prompts), prompts)
@@ -135,16 +133,20 @@ class Ledger:
 
     def ready(self, oldest_allowed_version: int) -> int:
         """Return the number of waiting groups whose tokens are all of `oldest_allowed_version` or newer."""
+        young = group_queries.not_older(oldest_allowed_version)
         with self._database.read() as connection:
-            young = group_queries.not_older(oldest_allowed_version)
             return len(group_queries.in_phase(connection, Phase.OFFERED, young))
 
-    def claim(self, target_version: int, count: int, oldest_allowed_version: int) -> list[Group]:
-        """Take the `count` oldest offered groups, or fewer if there are no more, to train `target_version`.
+    def may_train(self, newest: int, staleness: int, batch: int) -> bool:
+        """Return whether `batch` groups may be trained on now, none in flight made too old (`pacing.py`)."""
+        with self._database.read() as connection:
+            return pacing.may_train(connection, newest, staleness, batch)
 
-        Before that, in the same transaction, groups of people who took their consent back become WITHHELD,
-        live groups whose sessions have new turns or signals go back to be scored again, and groups with
-        tokens older than allowed become STALE.
+    def claim(self, target_version: int, count: int, oldest_allowed_version: int) -> list[Group]:
+        """Take `count` offered groups, or fewer if there are no more, to train `target_version`: of practice
+        those with the oldest tokens, of live ones those that were offered first. Before, in the same
+        transaction, groups of people who took their consent back become WITHHELD, live groups whose sessions
+        have new turns or signals go back to be scored again, and those with older tokens become STALE.
         """
         with self._database.write() as connection:
             self._withhold(connection)
@@ -388,7 +390,7 @@ class Ledger:
             return prompt_queries.unended(connection)
 
     def trained_twice(self) -> int:
-        """Return the number of prompts trained more than once, by the record of trainings and the batches."""
+        """Return the number of prompts trained more than once, by trainings and by the batches."""
         with self._database.read() as connection:
             return prompt_queries.trained_twice(connection)
 

@@ -8,27 +8,38 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from peft import LoraConfig, inject_adapter_in_model
 from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-BASE, LORA = ".base_layer.", ".lora_"
+BASE, LORA, HIGH = ".base_layer.", ".lora_", ".lora_B."
 ADAPTER = "default"
 
 
 def adapt(model: nn.Module, rank: int) -> None:
     """Add an adapter of `rank` to every linear layer but the output matrix; all else is frozen.
 
-    Experts that are one tensor are no linear layers, so they are frozen too.
+    Experts that are one tensor are no linear layers, so they are frozen too. Every process draws the same A,
+    so that ranks share one matrix and a restart before the first state goes on as it would have.
     """
     for parameter in model.parameters():
         parameter.requires_grad = False
     config = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM")
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
         # peft brings a rank for fused experts, which nothing here targets
         warnings.filterwarnings("ignore", "The following (rank|alpha)_pattern keys", RuntimeWarning)
         inject_adapter_in_model(config, model, adapter_name=ADAPTER)
+
+
+@torch.no_grad()
+def begin_anew(model: nn.Module) -> None:
+    """Let the adapters add nothing again: B becomes 0."""
+    for name, parameter in model.named_parameters():
+        if HIGH in name:
+            parameter.zero_()
 
 
 @contextmanager

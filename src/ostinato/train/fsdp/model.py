@@ -27,7 +27,7 @@ from ostinato.train.balance import shared_out
 from ostinato.train.base import NOT_FINITE, Note, NotFiniteError, PieceLoss, StateError
 from ostinato.train.batch import ScoredRow
 from ostinato.train.config import TrainerConfig
-from ostinato.train.fsdp.adapters import adapt, base_weights, merged, without_adapters
+from ostinato.train.fsdp.adapters import adapt, base_weights, begin_anew, merged, without_adapters
 from ostinato.train.fsdp.experts import fused, separated
 from ostinato.train.fsdp.ranks import Ranks
 from ostinato.train.fsdp.scoring import ScoringModel, load_scoring
@@ -40,6 +40,8 @@ BETAS = (0.9, 0.95)
 MEAN, SQUARE, STEP = "exp_avg", "exp_avg_sq", "step"
 STEPS = "optimizer_steps"
 """The field of a note that says how many steps the moments have seen."""
+REBASED = "rebased"
+"""The field of a note that says whether the state holds the weights that adapters are added to."""
 NOTHING = np.empty(0, np.uint8)
 
 
@@ -62,6 +64,8 @@ class ShardedModel:
             cast(Any, scoring.model).activation_checkpointing_enable()
         self._checkpoint, self._config, self._ranks = checkpoint, config, ranks
         self._reference: ScoringModel | None = None
+        self._rebased = False
+        """True where adapters are added to other weights than those of the checkpoint."""
         self._scoring = _sharded(scoring, config, ranks.device)
         self._trained = {name: p for name, p in scoring.named_parameters() if p.requires_grad}
         self._fused = ranks.size == 1
@@ -137,14 +141,22 @@ class ShardedModel:
 
     def refer(self, tensors: Mapping[str, Tensor]) -> None:
         if self._config.lora_rank:
-            self._check_base(tensors)
+            if odd := self._other_base(tensors):
+                raise StateError(
+                    f"{odd} of the version that k1 compares with is not that of the weights that adapters "
+                    "are added to: a trainer of adapters has these as its only reference, so name by "
+                    "k1_reference the version that it began with, or none"
+                )
             return
         reference = load_scoring(self._checkpoint).requires_grad_(False)
         self._reference = _sharded(reference, self._config, self._ranks.device)
         _fill(self._reference, tensors)
 
-    def _check_base(self, tensors: Mapping[str, Tensor]) -> None:
-        """Raise StateError unless `tensors` are the weights that the adapters were added to."""
+    def _other_base(self, tensors: Mapping[str, Tensor]) -> str:
+        """Return a weight, in the type that is served, by which `tensors` differ from what adapters are added
+        to; empty for none. All ranks return the same."""
+        _check_fit(self._scoring, tensors)
+        odd = ""
         for name, tensor in base_weights(self._scoring.model):
             local, start = _local(tensor)
             if fused(name, tensor):
@@ -156,10 +168,9 @@ class ShardedModel:
                 theirs = tensors[name][start : start + local.shape[0]] if local.ndim else tensors[name]
                 same = torch.equal(local.to(theirs.dtype).cpu(), theirs)
             if not same:
-                raise StateError(
-                    f"{name} of the version that k1 compares with is not that of {self._checkpoint}: a "
-                    "trainer of adapters has the checkpoint it began with as its only reference"
-                )
+                odd = name
+                break
+        return next((each for each in self._ranks.all(odd) if each), "")
 
     def reference_logprobs(self, rows: Sequence[ScoredRow]) -> list[Tensor]:
         if self._config.lora_rank:
@@ -203,18 +214,27 @@ class ShardedModel:
         return weights
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        if self._config.lora_rank:
-            raise StateError("adapters begin at a checkpoint: start the run from that version's checkpoint")
-        _fill(self._scoring, tensors)
+        begin_anew(self._scoring.model)
+        if not self._config.lora_rank or self._other_base(tensors):  # as of a version that was put back
+            _fill(self._scoring, tensors)
+            self._rebased = bool(self._config.lora_rank)
         self.optimizer.state.clear()
 
     def save(self, number: int, note: Note) -> None:
-        self._states.save(number, self._state(), note | {ROOT: self._root(), STEPS: self.steps})
+        self._states.save(
+            number, self._state(), note | {ROOT: self._root(), STEPS: self.steps, REBASED: self._rebased}
+        )
 
     def restore(self, number: int) -> Note | None:
         note = self._states.note(number)
         if note is None:
             return None
+        if self._rebased and not note.get(REBASED):
+            raise StateError(
+                f"state {number} holds adapters alone, and the weights of {self._checkpoint} that they are "
+                "added to have been replaced: start this process again"
+            )
+        self._rebased = note.get(REBASED, False)
         self.optimizer.state.clear()
         if note[STEPS]:  # the state is read into moments that are there
             for parameter in self._trained.values():
@@ -266,6 +286,8 @@ class ShardedModel:
 
     def _state(self) -> dict[str, Tensor]:
         state: dict[str, Tensor] = {f"weight.{name}": parameter for name, parameter in self._trained.items()}
+        if self._rebased:
+            state |= {f"base.{name}": tensor.detach() for name, tensor in base_weights(self._scoring.model)}
         for name, parameter in self._trained.items():
             for moment in (MEAN, SQUARE):
                 if moments := self.optimizer.state.get(parameter):
@@ -298,13 +320,11 @@ def _sharded(scoring: ScoringModel, config: TrainerConfig, device: torch.device)
     return scoring
 
 
-@torch.no_grad()
-def _fill(scoring: ScoringModel, tensors: Mapping[str, Tensor]) -> None:
-    """Copy published weights into this process's rows. Raises StateError for a misfit."""
-    own = dict(merged(scoring.model))
+def _check_fit(scoring: ScoringModel, tensors: Mapping[str, Tensor]) -> None:
+    """Raise StateError for published weights with other names or shapes than the model's."""
     shapes = {
         part: whole.shape
-        for name, tensor in own.items()
+        for name, tensor in base_weights(scoring.model)
         for part, whole in separated(name, torch.empty(tensor.shape, device="meta"))
     }
     if shapes.keys() != tensors.keys():
@@ -312,7 +332,13 @@ def _fill(scoring: ScoringModel, tensors: Mapping[str, Tensor]) -> None:
         raise StateError(f"the published weights do not fit the model: {odd} are in one of them only")
     if misfit := next((name for name, shape in shapes.items() if tensors[name].shape != shape), None):
         raise StateError(f"{misfit} is published with shape {list(tensors[misfit].shape)}")
-    for name, tensor in own.items():
+
+
+@torch.no_grad()
+def _fill(scoring: ScoringModel, tensors: Mapping[str, Tensor]) -> None:
+    """Copy published weights into this process's rows. Raises StateError for a misfit."""
+    _check_fit(scoring, tensors)
+    for name, tensor in base_weights(scoring.model):
         local, start = _local(tensor)
         if fused(name, tensor):
             for part, matrix in separated(name, local, start):

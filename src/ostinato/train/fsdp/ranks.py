@@ -11,7 +11,8 @@ import os
 import signal
 import sys
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -91,9 +92,13 @@ class Ranks:
         return None if self.size == 1 else RankGroup(rank=self.rank, size=self.size, job=self.job)
 
     def shared(self, values: list[Any]) -> list[Any]:
-        """Return rank 0's values on every rank. They are pickled, between processes of one job."""
+        """Return rank 0's values on every rank. They are pickled, between processes of one job.
+
+        Raises StateError when another rank has ended.
+        """
         if self.size > 1:
-            dist.broadcast_object_list(values, src=0)
+            with _all_there():
+                dist.broadcast_object_list(values, src=0)
         return values
 
     def all(self, value: Any) -> list[Any]:
@@ -106,7 +111,8 @@ class Ranks:
 
     def barrier(self) -> None:
         if self.size > 1:
-            dist.barrier()
+            with _all_there():
+                dist.barrier()
 
     def leave(self) -> None:
         """Leave the other ranks."""
@@ -157,8 +163,9 @@ class LeadingTrainer:
         self._call("write", directory)
 
     def end(self) -> None:
-        """Let the other ranks end."""
+        """Let the other ranks end, once all have made every call. Raises StateError when one has not."""
         self._ranks.shared(["", ()])
+        self._ranks.barrier()
 
     def _call(self, name: str, *arguments: Any) -> Any:
         self._ranks.shared([name, arguments])
@@ -170,8 +177,20 @@ def follow(trainer: Trainer, ranks: Ranks) -> None:
     while True:
         name, arguments = ranks.shared([None, None])
         if not name:
+            ranks.barrier()
             return
         getattr(trainer, name)(*arguments)
+
+
+@contextmanager
+def _all_there() -> Iterator[None]:
+    """Name the cause of what a library reports as a closed connection."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise StateError(
+            f"another rank has ended or cannot be reached, see its own last line: {error}"
+        ) from error
 
 
 def under_torchrun() -> bool:
