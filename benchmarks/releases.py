@@ -41,11 +41,11 @@ class Crowd:
     place: Floats
 
     @classmethod
-    def of(cls, rng: Rng, n: int, users: int, rate: float, alike: float) -> "Crowd":
+    def of(cls, rng: Rng, n: int, users: int, rate: float, alike: float, *, before: int = BEFORE) -> "Crowd":
         strength = 1 / alike - 1
         habit = rng.beta(rate * strength, (1 - rate) * strength, (n, users))
-        before = rng.binomial(BEFORE, habit) / BEFORE
-        return cls(habit=habit, before=before, place=rng.random((n, users)))
+        earlier = rng.binomial(before, habit) / before
+        return cls(habit=habit, before=earlier, place=rng.random((n, users)))
 
     def step(self, rng: Rng, share: float, gain: float, rounds: int) -> tuple[Estimate, Floats]:
         """Return challenger minus champion after each round, (n, rounds), and the part of the step over."""
