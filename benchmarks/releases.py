@@ -122,7 +122,7 @@ def path(runs: int, gain: float, seed: int, *, users: int = 2000) -> Row:
 def lifted(runs: int, baseline: float, lift: float, users: int, seed: int) -> Row:
     """Return the power of a split of planned size at its true lift, and its mean length."""
     rng, started, alpha = np.random.default_rng([seed, 13]), time.process_time(), next_alpha([])
-    planned = plan(Prospect(baseline=baseline, lift=lift, users=users, sessions_a_day=3.0))
+    planned = plan(Prospect(baseline=baseline, lift=lift, users=users, sessions_a_day=3.0, history=BEFORE))
     assert planned.sessions_each is not None, "no number of sessions shows it: give more users"
     rounds, looks = planned.sessions_each, []
     for n in parts(runs, users, rounds):
