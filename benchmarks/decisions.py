@@ -15,6 +15,9 @@ The functions of `ostinato.deploy` themselves decide simulated tests, on arrays 
   sampled anew.
 - `thirty_cycles`: the same candidates thirty times in a row, each trial at its level from the budget.
 - `power`: the chance that a better candidate is promoted, and the sizes that 80 % would need.
+- `trial_1`, `trial_10`, `trial_50`, `trial_150`, `fdr`: of 150 trials in a row, the chance that the one of
+  that number finds a gain of 2.28 %, and the false share of all promotions, by rule of the budget; half of
+  the candidates are better, and `streams` has other cases (`budgets.py`).
 - `releases`: canary, ramp and split at the size of a product (`releases.py`).
 - `bad`: planted bad candidates of four kinds before gate and A/B of the demo's sizes, all that is promoted.
 
@@ -32,6 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from benchmarks.budgets import AT, budgets
 from benchmarks.equal_trials import aa_tests, slow_feedback
 from benchmarks.measure import Run, table
 from benchmarks.releases import Row, rate, releases
@@ -380,6 +384,15 @@ def show(figures: Row) -> None:
     print("\nReleases at the size of a product")
     rows = {name: row for name, row in figures["releases"].items() if "rate" in row}
     table(["", "n", "rate"], [[name, str(row["n"]), shown(row)] for name, row in rows.items()])
+    print("\nTrials in a row, by rule of the budget: found as trial number, false share of promotions")
+    table(
+        ["candidates", "rule", *map(str, AT), "false"],
+        [
+            [case, rule, *(f"{row[f'trial_{number}']:.0%}" for number in AT), f"{row['fdr']:.1%}"]
+            for case, rules in figures["streams"].items()
+            for rule, row in rules.items()
+        ],
+    )
     tasks = powers["gate_seeds_tasks_to_admit_an_equal_one_80_percent"]
     print(f"\n`seeds` tasks that would admit an equal candidate four times in five: {tasks:,}")
 
@@ -414,6 +427,7 @@ def main(run: Run) -> None:
         "power": power(min(runs, 1000), seed),
         "bad": bad_candidates(75, seed),
         "releases": releases(min(runs, 2000), seed),
+        **budgets(min(runs, 100), seed),
     }
     show(figures)
     run.finish(figures, as_json=options.json)

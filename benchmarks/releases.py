@@ -41,11 +41,11 @@ class Crowd:
     place: Floats
 
     @classmethod
-    def of(cls, rng: Rng, n: int, users: int, rate: float, alike: float) -> "Crowd":
+    def of(cls, rng: Rng, n: int, users: int, rate: float, alike: float, *, before: int = BEFORE) -> "Crowd":
         strength = 1 / alike - 1
         habit = rng.beta(rate * strength, (1 - rate) * strength, (n, users))
-        before = rng.binomial(BEFORE, habit) / BEFORE
-        return cls(habit=habit, before=before, place=rng.random((n, users)))
+        earlier = rng.binomial(before, habit) / before
+        return cls(habit=habit, before=earlier, place=rng.random((n, users)))
 
     def step(self, rng: Rng, share: float, gain: float, rounds: int) -> tuple[Estimate, Floats]:
         """Return challenger minus champion after each round, (n, rounds), and the part of the step over."""
@@ -122,7 +122,7 @@ def path(runs: int, gain: float, seed: int, *, users: int = 2000) -> Row:
 def lifted(runs: int, baseline: float, lift: float, users: int, seed: int) -> Row:
     """Return the power of a split of planned size at its true lift, and its mean length."""
     rng, started, alpha = np.random.default_rng([seed, 13]), time.process_time(), next_alpha([])
-    planned = plan(Prospect(baseline=baseline, lift=lift, users=users, sessions_a_day=3.0))
+    planned = plan(Prospect(baseline=baseline, lift=lift, users=users, sessions_a_day=3.0, history=BEFORE))
     assert planned.sessions_each is not None, "no number of sessions shows it: give more users"
     rounds, looks = planned.sessions_each, []
     for n in parts(runs, users, rounds):

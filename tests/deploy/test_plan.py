@@ -5,6 +5,7 @@ Covers deploy/plan.py and deploy/plan_commands.py.
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,20 +22,23 @@ PROSPECT = Prospect(baseline=0.6, lift=0.1, users=240, sessions_a_day=2.0, corre
 
 def found(prospect: Prospect, sessions_each: int, runs: int = 2000) -> float:
     """The share of simulated trials that promote at their last look; users are beta-binomial."""
-    rng, users = np.random.default_rng(7), prospect.users
+    rng, users, rate = np.random.default_rng(7), prospect.users, prospect.baseline
     challenger = np.arange(users) < round(users * prospect.share)
-    rate = np.where(challenger, prospect.baseline + prospect.lift, prospect.baseline)
-    spread = 1 / prospect.correlation - 1
+    spread, history = 1 / prospect.correlation - 1, int(prospect.history)
     own = rng.beta(rate * spread, (1 - rate) * spread, (runs, users))
-    good = rng.binomial(sessions_each, own).astype(float)
+    before = rng.binomial(history, own) / history if history else np.full((runs, users), np.nan)
+    now = np.clip(own + prospect.lift * challenger, 0.0, 1.0)
+    good = rng.binomial(sessions_each, now).astype(float)
     counts = np.full((runs, users), float(sessions_each))
-    estimate = effect(counts, good, challenger, np.full(users, np.nan))
+    estimate = effect(counts, good, challenger, before)
     return float(np.mean(estimate.value - half_width(estimate, prospect.alpha, 1.0) > 0))
 
 
-@pytest.mark.parametrize("share", [0.5, 0.2])
-def test_the_planned_trial_has_the_power(share: float) -> None:
-    prospect = replace(PROSPECT, share=share, lift=0.1 if share == 0.5 else 0.125)
+@pytest.mark.parametrize(
+    "change", [{}, {"share": 0.2, "lift": 0.125}, {"users": 160, "history": 30.0, "lift": 0.06}]
+)
+def test_the_planned_trial_has_the_power(change: dict[str, Any]) -> None:
+    prospect = replace(PROSPECT, **change)
     size = plan(prospect)
     assert size.sessions_each is not None
     assert found(prospect, size.sessions_each) == pytest.approx(prospect.power, abs=0.04)
@@ -46,6 +50,13 @@ def test_four_weeks_with_the_users_that_they_need() -> None:
     assert size.days is not None and size.days <= FOUR_WEEKS
     fewer = plan(replace(enough, users=enough.users - 8))
     assert fewer.days is None or fewer.days > size.days
+
+
+def test_a_history_makes_possible_what_is_impossible_without() -> None:
+    busy = Prospect(baseline=0.6, lift=0.06, users=100, sessions_a_day=10.0)
+    assert plan(busy).days is None
+    known = replace(busy, history=100.0)
+    assert (plan(known).sessions_each or 101) <= 100 and found(known, 100, runs=400) > 0.97
 
 
 def test_no_number_of_sessions_is_enough() -> None:
@@ -69,7 +80,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     size = json.loads(capsys.readouterr().out)
     assert size["lift"] == pytest.approx(0.01368)
     assert size["sessions"] == size["sessions_each"] * 20_000
-    assert main(["plan", "ab", "--baseline", "0.6", "--lift", "2.28%", "--users", "300"]) == 0
+    assert main(["plan", "ab", "--baseline", "0.6", "--lift", "2.28%", "--users", "300", "--history=0"]) == 0
     assert "never, however many sessions" in capsys.readouterr().out
     for lift, reason in (("a lot", "write 0.02"), ("0.5", "ends below a rate of 1"), ("-1%", "above 0")):
         assert main(["plan", "ab", "--baseline", "0.6", f"--lift={lift}"]) == 2

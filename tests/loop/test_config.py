@@ -7,7 +7,8 @@ import pytest
 from ostinato.config import ConfigError, dump, load
 from ostinato.demo.commands import DEMO
 from ostinato.deploy.abtest import Claim
-from ostinato.loop.config import CLAIMS, RunConfig, check, sources
+from ostinato.deploy.budget import BudgetRule
+from ostinato.loop.config import BUDGETS, CLAIMS, RunConfig, check, sources
 from ostinato.tasks.pebble import generate, write
 
 
@@ -34,6 +35,7 @@ def test_settings_that_can_work_are_taken() -> None:
     "setting",
     [
         "live.claim=best",
+        "live.budget=endless",
         "live.judge=http://127.0.0.1:1/v1",
         "live.judge_model=m",
         "live.challenger_share=1.0",
@@ -82,7 +84,7 @@ def test_a_list_of_stages_that_makes_no_sense_is_refused_with_its_reason(
 
 
 def test_every_claim_of_a_setting_is_one_of_a_trial() -> None:
-    assert set(CLAIMS) == set(Claim)
+    assert set(CLAIMS) == set(Claim) and set(BUDGETS) == set(BudgetRule)
 
 
 def test_an_engine_without_room_for_the_longest_turn_is_refused() -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.store.builders import session, turn
 
 from ostinato.deploy.abtest import Trial
-from ostinato.deploy.budget import next_alpha
+from ostinato.deploy.budget import FIRST_CHAIN, next_alpha
 from ostinato.loop.config import LiveConfig
 from ostinato.loop.trial import GUARDRAILS, heard, judged, observe, overruled, planned, usual
 from ostinato.rewards.live.definition import LIVE
@@ -153,9 +153,8 @@ def test_the_settings_of_a_run_make_a_trial() -> None:
 
 
 def test_a_promotion_by_hand_overrules_the_verdict_and_frees_no_chance_of_error() -> None:
-    held = Verdict(
-        version=7, decision=Decision.HOLD, reason="too few", evidence={"experiment": "x", "alpha": 0.02}
-    )
+    spent = {"experiment": "x", "alpha": 0.02, "chain": FIRST_CHAIN}
+    held = Verdict(version=7, decision=Decision.HOLD, reason="too few", evidence=spent)
     word = said_now("ada", CycleAction.PROMOTE, "cycle-1", "the customer waits")
     by_hand = overruled(held, word)
     assert by_hand.decision is Decision.PROMOTE and "ada said promote: the customer waits" in by_hand.reason

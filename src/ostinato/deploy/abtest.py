@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
+from ostinato.deploy.budget import FIRST_CHAIN
 from ostinato.deploy.statistics import (
     Estimate,
     Flags,
@@ -74,6 +75,8 @@ class Trial:
     """The number of sessions after which the trial is over; later ones are not looked at."""
     alpha: float
     """The chance of a false promotion."""
+    chain: str = FIRST_CHAIN
+    """The name of the chain of the budget that `alpha` comes from."""
     harm: float = HARM
     """The chance of a false roll-back: half for the reward, half for all guardrails together."""
     claim: Claim = Claim.BETTER
@@ -186,6 +189,7 @@ def grounds(trial: Trial, counted: Sequence[TrialSession]) -> tuple[dict[str, An
         "experiment": trial.experiment,
         "claim": trial.claim,
         "alpha": trial.alpha,
+        "chain": trial.chain,
         "harm": trial.harm,
         "sessions": len(counted),
         "horizon": trial.horizon,

@@ -20,6 +20,7 @@ from dataclasses import asdict, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ostinato.deploy.budget import FIRST_CHAIN
 from ostinato.deploy.outcomes import Measurement, TaskOutcome, best_of, clusters_of
 from ostinato.deploy.statistics import (
     Estimate,
@@ -61,15 +62,16 @@ def gate(
     margin: float,
     alpha: float = ALPHA,
     experiment: str | None = None,
+    chain: str = FIRST_CHAIN,
     suite: SuiteChanges | None = None,
 ) -> Verdict:
     """Return a verdict on the candidate: ADMIT, HOLD or ROLL_BACK.
 
     `margin` is the loss of solve rate that would be too much. `experiment` names the trial whose promotion
-    would rest on this gate, so that the budget counts it; `alpha` is then the trial's. `suite` is what the
-    run's suite shows of both versions. A task that one side left out counts for neither. Raises GateError
-    unless both sides hold the same other tasks in the same order, with as many passes, measured under one
-    harness.
+    would rest on this gate, so that the budget counts it in `chain`; `alpha` is then the trial's. `suite` is
+    what the run's suite shows of both versions. A task that one side left out counts for neither. Raises
+    GateError unless both sides hold the same other tasks in the same order, with as many passes, measured
+    under one harness.
     """
     left_out = {*current.left_out, *candidate.left_out}
     current, candidate = current.without(left_out), candidate.without(left_out)
@@ -103,7 +105,7 @@ def gate(
         "losses": _intervals(losses, alpha),
         "rises": _intervals(rises, alpha),
         **({f"best of {k}": _intervals(best, alpha)} if best else {}),
-        **({"experiment": experiment} if experiment is not None else {}),
+        **({"experiment": experiment, "chain": chain} if experiment is not None else {}),
         **({"suite": suite.suite, "axes": _intervals(suite.measures, alpha)} if suite is not None else {}),
     }
     return Verdict(version=candidate.report.version, decision=decision, reason=reason, evidence=evidence)

@@ -1,8 +1,10 @@
 """The plan of a trial: how many sessions and days an effect of a given size needs, before it begins.
 
 A user with n sessions varies by p (1 - p) (ρ + (1 - ρ) / n), where two sessions of a user are correlated by
-ρ (Donner, Klar, "Design and analysis of cluster randomization trials in health research", 2000). So more
-sessions of the same users help only so far: where ρ alone hides the effect, more users are needed.
+ρ (Donner, Klar, "Design and analysis of cluster randomization trials in health research", 2000). The trial
+takes out what a user's history explains (`abtest.effect`): of m earlier sessions, the part ρ / (ρ + (1 - ρ) /
+m) of that which users differ in, if their habits stay (Deng, Xu, Kohavi, Walker, WSDM 2013). So more sessions
+of the same users help only so far: where what is left hides the effect, more users are needed.
 """
 
 import math
@@ -34,6 +36,8 @@ class Prospect:
     """The share of users on the challenger."""
     correlation: float = 0.2
     """The correlation of two sessions of one user."""
+    history: float = 0.0
+    """The sessions that each user had before the trial."""
     alpha: float = 0.0219
     """The chance of a false promotion; the first trial of a store has this one (`deploy.budget`)."""
     power: float = 0.8
@@ -45,6 +49,8 @@ class Prospect:
                 raise ValueError(f"{name} is {getattr(self, name)}: it lies between 0 and 1")
         if not 0 <= self.correlation < 1:
             raise ValueError(f"correlation is {self.correlation}: it is 0 or more, and below 1")
+        if not self.history >= 0:
+            raise ValueError(f"a history of {self.history:g} sessions of each user: it is 0 or more")
         if self.lift <= 0 or self.baseline + self.lift >= 1:
             raise ValueError(
                 f"a lift of {self.lift:g} on {self.baseline:g}: it is above 0 and ends below a rate of 1"
@@ -93,10 +99,12 @@ def plan(prospect: Prospect) -> TrialPlan:
 
 
 def _variance(prospect: Prospect, sessions: int | None) -> float:
-    """Return the variance of one user's mean; None stands for endless sessions."""
+    """Return the variance of one user's mean that their history leaves; None stands for endless sessions."""
     rate = prospect.baseline + prospect.lift / 2
-    own = 0.0 if sessions is None else (1 - prospect.correlation) / sessions
-    return rate * (1 - rate) * (prospect.correlation + own)
+    noise, alike = 1 - prospect.correlation, prospect.correlation
+    known = alike / (alike + noise / prospect.history) if prospect.history and alike else 0.0
+    own = 0.0 if sessions is None else noise / sessions
+    return rate * (1 - rate) * (alike * (1 - known) + own)
 
 
 def _per_user(prospect: Prospect, users: float) -> float:

@@ -26,6 +26,11 @@ def register(commands: Any) -> None:
     trial.add_argument(
         "--correlation", type=float, default=0.2, help="the correlation of two sessions of one user"
     )
+    trial.add_argument(
+        "--history",
+        type=float,
+        help="the sessions that each user had before the trial, which takes them out (default: a week's)",
+    )
     trial.add_argument("--alpha", type=float, default=0.0219, help="the chance of a false promotion")
     trial.add_argument("--power", type=float, default=0.8, help="the chance of finding the lift")
     trial.add_argument("--json", action="store_true", help="print JSON")
@@ -65,6 +70,7 @@ def _ab(options: argparse.Namespace) -> int:
             sessions_a_day=options.sessions_a_day,
             share=options.share,
             correlation=options.correlation,
+            history=7 * options.sessions_a_day if options.history is None else options.history,
             alpha=options.alpha,
             power=options.power,
         )
@@ -76,6 +82,7 @@ def _ab(options: argparse.Namespace) -> int:
         print(json.dumps({**asdict(prospect), **asdict(found)}))  # noqa: T201
         return DONE
     line = f"a lift of {prospect.lift:.4f} on {prospect.baseline:g}, {prospect.users} users"
+    line += f" with {prospect.history:g} sessions of history"
     if found.days is None:
         print(  # noqa: T201
             f"{line}: never, however many sessions; users differ too much among themselves. With "

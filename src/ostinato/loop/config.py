@@ -28,6 +28,8 @@ from ostinato.train.config import LearnerConfig, SftConfig, TrainerConfig
 
 CLAIMS = ("better", "cheaper")
 """The claims that an A/B test may set out to show: the values of `deploy.abtest.Claim`."""
+BUDGETS = ("discoveries", "familywise")
+"""The rules of the error budget: the values of `deploy.budget.BudgetRule`."""
 STAGES = ("teach", "before", "practice", "after", "cycle")
 """The stages that a file may list, in the order in which they run."""
 PEOPLE: Literal["people"] = "people"
@@ -174,6 +176,9 @@ class LiveConfig:
     """The name of the model at `judge`."""
     claim: str = "better"
     """The claim of the A/B test: `better`, or `cheaper` for a candidate that is made to sample less."""
+    budget: str = "discoveries"
+    """The error that all trials together may make: `discoveries` bounds the share of promotions that are
+    wrong, and `familywise` the chance that any is. Another rule begins a new chain of trials."""
     cheaper_solve_margin: float = 0.03
     """The loss of solve rate on held-out tasks that would be too much for `cheaper`."""
     cheaper_reward_margin: float = 0.05
@@ -368,6 +373,8 @@ def _check_live(live: LiveConfig) -> None:
         raise ConfigError("live.judge and live.judge_model go together: an address and the model there")
     if live.claim not in CLAIMS:
         raise ConfigError(f"live.claim is {live.claim!r}: it is one of {', '.join(CLAIMS)}")
+    if live.budget not in BUDGETS:
+        raise ConfigError(f"live.budget is {live.budget!r}: it is one of {', '.join(BUDGETS)}")
     if not 0 <= live.hold_out < 1:
         raise ConfigError(f"live.hold_out is {live.hold_out}: it is 0 or more, and below 1")
     if not 0 < live.person_share <= 1:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ostinato.deploy.abtest import Claim
-from ostinato.deploy.budget import next_alpha
+from ostinato.deploy.budget import BudgetRule, chain_of, next_alpha
 from ostinato.deploy.control import CycleControl
 from ostinato.deploy.gate import ALPHA, gate
 from ostinato.deploy.traffic import split
@@ -219,7 +219,8 @@ class Cycle:
         candidate = benched.measurement.report.version
         experiment = f"trial-of-{candidate}"
         spent = [each for each in resources.store.verdicts() if each.evidence.get("experiment") != experiment]
-        alpha = next_alpha(spent)
+        rule = BudgetRule(live.budget)
+        alpha, chain = next_alpha(spent, rule), chain_of(spent, rule)
         cheaper = Claim(live.claim) is Claim.CHEAPER  # what is promoted as no worse is so by this gate too
         verdict = gate(
             current.measurement,
@@ -227,14 +228,22 @@ class Cycle:
             margin=live.cheaper_solve_margin if cheaper else live.gate_margin,
             alpha=alpha if cheaper else ALPHA,
             experiment=experiment if cheaper else None,
+            chain=chain,
             suite=await suite_of(resources, champion, candidate),
         )
         resources.store.add_verdict(replace(verdict, id=f"gate-of-{candidate}"))
         resources.show.say(f"gate: {verdict.decision} ({verdict.reason})")
-        return Admission(decision=verdict.decision, reason=verdict.reason, experiment=experiment, alpha=alpha)
+        resources.show.say(f"budget {chain}: a trial now promotes wrongly with chance {alpha:.2%} at most")
+        return Admission(
+            decision=verdict.decision,
+            reason=verdict.reason,
+            experiment=experiment,
+            alpha=alpha,
+            chain=chain,
+        )
 
     async def _release(self, champion: int, candidate: int, admission: Admission) -> Tested:
-        plan = planned(self._resources.config.live, admission.experiment, admission.alpha)
+        plan = planned(self._resources.config.live, admission.experiment, admission.alpha, admission.chain)
         return await release(
             self._resources, self._traffic, plan, self._control, champion=champion, candidate=candidate
         )

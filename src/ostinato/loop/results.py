@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ostinato.deploy.budget import UNNAMED
 from ostinato.deploy.outcomes import Measurement
 from ostinato.rollout.collect import Harvest
 from ostinato.types import Decision, Score
@@ -84,6 +85,8 @@ class Admission:
     reason: str
     experiment: str
     alpha: float
+    chain: str = UNNAMED
+    """The chain of the budget that `alpha` comes from; results of older runs name none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

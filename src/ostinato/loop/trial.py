@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from statistics import fmean
 
 from ostinato.deploy.abtest import Claim, Trial, TrialSession, judge
+from ostinato.deploy.budget import FIRST_CHAIN
 from ostinato.deploy.control import LAST_WORDS, CycleControl
 from ostinato.deploy.hold_out import SumOfPromotions, sum_of_promotions
 from ostinato.deploy.release import ReleasePlan, plan_of
@@ -37,7 +38,7 @@ FAILED = 0.05
 a candidate must not wait for a verdict, since such sessions have no reward."""
 
 
-def planned(live: LiveConfig, experiment: str, alpha: float) -> ReleasePlan:
+def planned(live: LiveConfig, experiment: str, alpha: float, chain: str = FIRST_CHAIN) -> ReleasePlan:
     """Return the plan of a release, with the terms of its trial, under the run's settings."""
     claim = Claim(live.claim)
     terms = Trial(
@@ -45,6 +46,7 @@ def planned(live: LiveConfig, experiment: str, alpha: float) -> ReleasePlan:
         share=live.challenger_share,
         horizon=live.ab_sessions,
         alpha=alpha,
+        chain=chain,
         claim=claim,
         margin=live.cheaper_reward_margin if claim is Claim.CHEAPER else 0.0,
         guardrails=GUARDRAILS,
