@@ -120,8 +120,13 @@ class LiveDefinition:
         return Scorer(self).score(session_id, turns, signals, as_of)
 
     def settles_at(self, turns: Sequence[Turn]) -> float:
-        """Return the time at which a session with these turns is trained on, in seconds since the epoch."""
+        """Return when the window of a session with these turns is over, in seconds since the epoch."""
         return max(turn.started_at + turn.latency_s for turn in turns) + self.train_after_s
+
+    def trains_at(self, session_id: str, turns: Sequence[Turn]) -> float:
+        """Return when it is trained on: then, or at maturity if it is drawn to wait for late facts."""
+        waits = self.late.waits(session_id)
+        return self.settles_at(turns) + (self.late.after_s - self.train_after_s if waits else 0.0)
 
     def settled(
         self, session_id: str, turns: Sequence[Turn], signals: Sequence[Signal], *, as_of: float
@@ -137,6 +142,38 @@ class LiveDefinition:
         if not turns or (end := self.settles_at(turns)) > as_of:
             return None
         return self.score(session_id, turns, signals, as_of=end)
+
+    @property
+    def mature_s(self) -> float:
+        """The age at which every session can be trained on, in seconds after its last turn."""
+        return max(self.train_after_s, self.late.after_s if self.late.share else 0.0)
+
+    def ripe(
+        self, session_id: str, turns: Sequence[Turn], signals: Sequence[Signal], *, as_of: float
+    ) -> "Ripe | None":
+        """Return the rewards by which a session is trained on, or None while it has to wait.
+
+        One of those that are drawn to wait for what comes late is trained on when it is mature.
+        """
+        early = self.settled(session_id, turns, signals, as_of=as_of)
+        if early is None or not self.late.waits(session_id):
+            return None if early is None else Ripe(early=early, late=None)
+        if (mature_at := self.trains_at(session_id, without_side_calls(turns))) > as_of:
+            return None
+        return Ripe(early=early, late=self.score(session_id, turns, signals, as_of=mature_at))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ripe:
+    """The rewards of a session that can be trained on.
+
+    >>> Ripe(early=LIVE.score("s1", (), ()), late=None).late
+    """
+
+    early: Reward
+    """The reward when the window was over."""
+    late: Reward | None
+    """The reward at maturity, of a session that was drawn to wait for it."""
 
 
 class Scorer:
