@@ -29,10 +29,8 @@ name = "soon"
 train_after_s = 0.5
 [parts.kept]
 weight = 1.0
-window_s = 0.5
 [parts.complaint]
 weight = -0.3
-window_s = 0.5
 """
 """A definition whose sessions are trained on half a second after their end."""
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from ostinato.rewards.live.definition import LiveDefinition
-from ostinato.rollout.credit import Credited, LiveCredit, credit_live, samples, score_live
+from ostinato.rollout.credit import Credited, LiveCredit, corrected, credit_live, samples, score_live
 from ostinato.store import Ledger, Phase, Stage, Store
 from ostinato.store.definitions import keep_definition
 from ostinato.types import Ending, Group, Session, Source, State, new_id
@@ -73,7 +73,8 @@ class Collector:
 
         `stratum_of` maps a task id, or the id of a session without a task, to its stratum; those that have
         none share one. A session is taken when its attribution window is over at `as_of` (seconds since the
-        epoch), whether it got feedback or not: otherwise only sessions with feedback would be learnt from.
+        epoch), or at maturity if it is drawn to wait, whether it got feedback or not: otherwise only sessions
+        with feedback would be learnt from.
         The others wait, and so do those of `unheard`, whose follow-ups no judge has read yet. Sessions are
         offered in an order that nobody chose: versions are trained on them in turn, and one that came in a
         burst of one person's would be all theirs.
@@ -85,7 +86,7 @@ class Collector:
         waits = {session.id for session, (_, phase) in prompts.items() if phase is Phase.OFFERED}
         self._store.add_rewards(each.reward for each in scored if each.session.id not in waits)
         asked_again = set(unheard) - waits
-        ripe = [each for each in scored if each.settled and each.session.id not in asked_again]
+        ripe = corrected(self._definition, [e for e in scored if e.session.id not in asked_again])
         ripe.sort(key=lambda each: sha256(each.session.id.encode()).digest())
         taken_up = {each.session.id for each in ripe}
         self._wait([each for each in scored if each.session.id not in taken_up], prompts)

@@ -7,11 +7,11 @@ compared with the others of its stratum. Turns and signals of all sessions are r
 import json
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 
 from ostinato.rewards.definition import Definition
-from ostinato.rewards.live.definition import LiveDefinition
+from ostinato.rewards.live.definition import LiveDefinition, Ripe
 from ostinato.store import Ledger, Store
 from ostinato.train.objective.group import Baseline, above_the_others
 from ostinato.train.objective.influence import person_advantages, person_weights
@@ -71,8 +71,10 @@ class LiveCredit:
     turns: Sequence[Turn]
     signals: Sequence[Signal]
     reward: Reward
-    settled: bool
-    """True when its attribution window is over and nothing of the reward is waited for."""
+    ripe: Ripe | None
+    """The rewards by which it is trained on now; None while its window is open, or it waits to be mature."""
+    worth: float
+    """What it is worth to the trainer: its reward, corrected for what the window could not show."""
 
 
 def credit_group(
@@ -121,14 +123,24 @@ def score_live(
     scored = []
     for session in sessions:
         turns, signals = turns_of.get(session.id, []), signals_of.get(session.id, [])
-        settled = definition.settled(session.id, turns, signals, as_of=as_of)
-        reward = settled or definition.score(session.id, turns, signals, as_of=as_of)
+        ripe = definition.ripe(session.id, turns, signals, as_of=as_of)
+        known = None if ripe is None else ripe.late or ripe.early
+        reward = known or definition.score(session.id, turns, signals, as_of=as_of)
         scored.append(
             LiveCredit(
-                session=session, turns=turns, signals=signals, reward=reward, settled=settled is not None
+                session=session, turns=turns, signals=signals, reward=reward, ripe=ripe, worth=reward.total
             )
         )
     return scored
+
+
+def corrected(definition: LiveDefinition, scored: Sequence[LiveCredit]) -> list[LiveCredit]:
+    """Return the sessions that are trained on now, each with what it is worth beside the others."""
+    ripe = [(each, each.ripe) for each in scored if each.ripe is not None]
+    early = [rewards.early.total for _, rewards in ripe]
+    late = [None if rewards.late is None else rewards.late.total for _, rewards in ripe]
+    worths = definition.late.worths(early, late)
+    return [replace(each, worth=worth) for (each, _), worth in zip(ripe, worths, strict=True)]
 
 
 def credit_live(
@@ -143,7 +155,7 @@ def credit_live(
     learnt = [(each, stratum) for each, stratum in zip(scored, strata, strict=True) if _has_samples(each)]
     people = _people([each.session for each, _ in learnt])
     weights = person_weights(people, person_share)
-    rewards = [each.reward.total for each, _ in learnt]
+    rewards = [each.worth for each, _ in learnt]
     advantages = person_advantages(rewards, people, [stratum for _, stratum in learnt], weights)
     credited = {
         each.session.id: Credited(
