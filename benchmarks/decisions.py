@@ -41,8 +41,9 @@ from benchmarks.measure import Run, table
 from benchmarks.releases import Row, rate, releases
 from ostinato.config import load
 from ostinato.demo.commands import DEMO
-from ostinato.deploy.abtest import HARM, Trial, TrialSession, effect, judge
+from ostinato.deploy.abtest import HARM, Trial, TrialSession, judge
 from ostinato.deploy.budget import next_alpha
+from ostinato.deploy.effects import effect
 from ostinato.deploy.gate import ALPHA, SLACK, change, mean_of, p_values, unproven
 from ostinato.deploy.statistics import Floats, half_width
 from ostinato.loop.config import RunConfig

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.releases import Row, rate
-from ostinato.deploy.abtest import HARM, MIN_USERS, effect
+from ostinato.deploy.abtest import HARM
+from ostinato.deploy.effects import MIN_USERS, effect
 from ostinato.deploy.statistics import Floats, half_width
 from ostinato.rewards.live.definition import LIVE
 

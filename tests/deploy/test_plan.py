@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.cli import main
-from ostinato.deploy.abtest import effect
+from ostinato.deploy.effects import effect
 from ostinato.deploy.plan import FOUR_WEEKS, Prospect, plan
 from ostinato.deploy.statistics import half_width
 

@@ -10,7 +10,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ostinato.deploy.abtest import MIN_USERS, Trial, TrialSession, compare
+from ostinato.deploy.abtest import Trial, TrialSession, compare
+from ostinato.deploy.effects import MIN_USERS
 from ostinato.deploy.gate import solved_change
 from ostinato.deploy.outcomes import Measurement
 from ostinato.deploy.statistics import Interval, anytime, interval

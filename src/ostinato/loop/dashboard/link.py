@@ -145,7 +145,8 @@ def link_of(directory: Path | None) -> LoopLink:
 def trial_of(terms: Mapping[str, Any]) -> Trial:
     """Return the trial of logged terms."""
     names = ("experiment", "share", "horizon", "alpha", "margin", "guardrails", "champion", "challenger")
-    return Trial(claim=Claim(terms["claim"]), **{name: terms[name] for name in names})
+    scales = terms.get("scales", {})  # terms that an earlier version logged have none
+    return Trial(claim=Claim(terms["claim"]), scales=scales, **{name: terms[name] for name in names})
 
 
 def _look(
