@@ -1,7 +1,6 @@
 """The A/B trial on live traffic: champion against challenger, judged any number of times until its end.
 
-The claim is settled before the first session, in a `Trial`. What is tested is the *mean over users* of their
-reward per session (`effects.py`):
+The claim is settled before the first session. What is tested is the *mean over users* of a session's reward:
 
 - PROMOTE refutes "that mean is not higher with the challenger"; wrongly with chance `Trial.alpha`, which
   comes from the budget.
@@ -51,8 +50,7 @@ REPORTED = 0.05
 PEOPLE = ("sessions", "returning")
 """The guardrails of people, which are read from their attendance."""
 VOID = 100.0
-"""The Bayes factor against the set share above which the sizes of the arms void a trial. At most 1 in 100
-sound trials exceeds it."""
+"""The Bayes factor against the set share that voids a trial; at most 1 in 100 sound ones exceeds it."""
 
 
 class Claim(StrEnum):

@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from ostinato.deploy.abtest import MIN_USERS, Trial, TrialSession, compare
+from ostinato.deploy.abtest import Trial, TrialSession, compare
+from ostinato.deploy.effects import MIN_USERS
 from ostinato.deploy.statistics import Estimate, Interval, interval
 from ostinato.store import Store
 from ostinato.store.cycle_log import CycleAction, cycle_log
