@@ -19,6 +19,8 @@ The functions of `ostinato.deploy` themselves decide simulated tests, on arrays 
   that number finds a gain of 2.28 %, and the false share of all promotions, by rule of the budget; half of
   the candidates are better, and `streams` has other cases (`budgets.py`).
 - `releases`: canary, ramp and split at the size of a product (`releases.py`).
+- `heavy_tenth`, `leavers_rolled_back`, `complaints_promoted`: challengers that harm somebody while the mean
+  user gains, or that drive people away, and beside them `all_gain` and `leavers_equal` (`harms.py`).
 - `bad`: planted bad candidates of four kinds before gate and A/B of the demo's sizes, all that is promoted.
 
 Intervals are Wilson's, 95 %.
@@ -37,6 +39,7 @@ from scipy.special import ndtri
 
 from benchmarks.budgets import AT, budgets
 from benchmarks.equal_trials import aa_tests, slow_feedback
+from benchmarks.harms import harms
 from benchmarks.measure import Run, table
 from benchmarks.releases import Row, rate, releases
 from ostinato.config import load
@@ -382,6 +385,15 @@ def show(figures: Row) -> None:
     rows = [[gain, shown(row), f"{needed[gain]:,}"] for gain, row in powers["ab_alone"].items()]
     table(["reward per session", "promoted", "users for 80 %"], rows)
     print("\nPlanted bad candidates, promoted:", shown(figures["bad"]))
+    print("\nHarm beside a gain: the challenger")
+    told = {
+        "loses 6 points with the busiest tenth, gains 4 with the others: promoted": "heavy_tenth",
+        "gains 4 points with everybody: promoted": "all_gain",
+        "keeps 3 points more, complaints rise from 6 to 13 %: promoted": "complaints_promoted",
+        "drives 30 % away after a failure, not 5 %: rolled back": "leavers_rolled_back",
+        "drives no more away, 100 users: rolled back (nominal 5 %)": "leavers_equal",
+    }
+    table(["", "n", "rate"], [[what, str(figures[n]["n"]), shown(figures[n])] for what, n in told.items()])
     print("\nReleases at the size of a product")
     rows = {name: row for name, row in figures["releases"].items() if "rate" in row}
     table(["", "n", "rate"], [[name, str(row["n"]), shown(row)] for name, row in rows.items()])
@@ -429,6 +441,7 @@ def main(run: Run) -> None:
         "bad": bad_candidates(75, seed),
         "releases": releases(min(runs, 2000), seed),
         **budgets(min(runs, 100), seed),
+        **harms(runs, seed),
     }
     show(figures)
     run.finish(figures, as_json=options.json)

@@ -207,6 +207,38 @@ def test_people_who_stay_away_are_counted_though_they_have_no_reward(
     assert set(looked.evidence["rails"]) == {"sessions"}
 
 
+def test_equal_arms_of_pareto_activity_are_rolled_back_at_most_as_often_as_said() -> None:
+    """Users come at rates without a variance and leave for good, and there are five looks.
+
+    The chance is 0.4 for the reward and both guardrails together, of which 0.2 is theirs.
+    """
+    rng, rolled_back, trials = np.random.default_rng(8), 0, 40
+    terms = replace(PEOPLES, horizon=40, harm=0.4, scales={}, guardrails={"sessions": 0.0, "returning": 0.0})
+    sessions = [
+        TrialSession(arm=arm, user=f"{arm}{n}", at=n / 2, value=0.0, tokens=1.0)
+        for arm in ("champion", "challenger")
+        for n in range(20)
+    ]
+    for _ in range(trials):
+        rates, stays = np.minimum(0.5 * (rng.pareto(1.5, 60) + 1), 40), rng.exponential(12.0, 60)
+        begun = [np.cumsum(rng.exponential(1 / rate, 400)) for rate in rates]
+        begun = [times[times < min(stay, 10)] for times, stay in zip(begun, stays, strict=True)]
+        challenger = rng.random(60) < 0.5
+        for now in (2.0, 4.0, 6.0, 8.0, 10.0):
+            came = []
+            for user, times in enumerate(begun):
+                seen = times[times < now]
+                away = (np.diff(seen, append=99.0) > 1)[seen < now - 1]
+                told = {"gone": float(away.mean()) if len(away) else None, "sessions": len(seen)}
+                arm = "challenger" if challenger[user] else "champion"
+                came += [Attendance(arm=arm, user=str(user), **told)] * bool(len(seen))  # type: ignore[arg-type]
+            looked = judge(5, terms, [each for each in sessions if each.at < now], attendance=came)
+            if looked.decision is Decision.ROLL_BACK:
+                rolled_back += 1
+                break
+    assert 0 < rolled_back <= binom.ppf(0.999, trials, 0.2)
+
+
 def test_the_last_line_has_the_relative_changes() -> None:
     def told(arm: str, mean: float, latency: float) -> list[TrialSession]:
         rng = random.Random(arm)

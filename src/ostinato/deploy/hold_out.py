@@ -35,11 +35,15 @@ class SumOfPromotions:
     sessions: int
     users: Mapping[str, int]
     change: Interval | None
-    """The change of the reward a session; None with fewer than eight people on an arm."""
+    """The change of the reward a session, mean over users; None with fewer than eight people on an arm."""
 
     def __str__(self) -> str:
         people = ", ".join(f"{n} on {name}" for name, n in self.users.items())
-        shown = "too few to compare" if self.change is None else f"{self.change} reward a session"
+        shown = (
+            "too few to compare"
+            if self.change is None
+            else f"{self.change} reward a session, mean over users"
+        )
         return f"newest version against the first: {shown} ({self.sessions} sessions; {people or 'nobody'})"
 
 
