@@ -3,8 +3,8 @@
 A share of the sessions, drawn by a hash of their id, waits until it is mature and is trained on then, once;
 the others are trained on when the window is over. A young session is worth its reward r at the end of the
 window, and a mature one r + (L - r) / share, where L is its reward at maturity: the changes that came late
-are weighted by the inverse probability of being seen. The mean over the draw is L for every session, because the
-share is known and r does not depend on the draw. So it is unbiased for the policy that did the sessions,
+are weighted by the inverse probability of being seen. The mean over the draw is L for every session, because
+the share is known and r does not depend on the draw. So it is unbiased for the policy that did the sessions,
 however people and policies change meanwhile, as far as L is final at `after_s`.
 
 `benchmarks.maturity` compares it with ways that predict the change from other mature sessions: those are less
