@@ -21,6 +21,8 @@ The functions of `ostinato.deploy` themselves decide simulated tests, on arrays 
 - `releases`: canary, ramp and split at the size of a product (`releases.py`).
 - `heavy_tenth`, `leavers_rolled_back`, `complaints_promoted`: challengers that harm somebody while the mean
   user gains, or that drive people away, and beside them `all_gain` and `leavers_equal` (`harms.py`).
+- `late_undo_promoted`: a challenger right in 45 % whose wrong edits are undone at 30 h, against 60 % at 1 h,
+  that stays promoted after its outcome window (`late_undo.py`).
 - `bad`: planted bad candidates of four kinds before gate and A/B of the demo's sizes, all that is promoted.
 
 Intervals are Wilson's, 95 %.
@@ -40,6 +42,7 @@ from scipy.special import ndtri
 from benchmarks.budgets import AT, budgets
 from benchmarks.equal_trials import aa_tests, slow_feedback
 from benchmarks.harms import harms
+from benchmarks.late_undo import late_undo
 from benchmarks.measure import Run, table
 from benchmarks.releases import Row, rate, releases
 from ostinato.config import load
@@ -406,6 +409,10 @@ def show(figures: Row) -> None:
             for rule, row in rules.items()
         ],
     )
+    print("\nOutcomes: a champion right in 60 %, whose wrong edits are undone at 1 h")
+    late = figures["late_undo_promoted"]["by_kind"]
+    rows = [[kind, shown(row["promoted"]), shown(row["stays"])] for kind, row in late.items()]
+    table(["challenger right in", "promoted", "stays after its outcome window"], rows)
     tasks = powers["gate_seeds_tasks_to_admit_an_equal_one_80_percent"]
     print(f"\n`seeds` tasks that would admit an equal candidate four times in five: {tasks:,}")
 
@@ -442,6 +449,7 @@ def main(run: Run) -> None:
         "releases": releases(min(runs, 2000), seed),
         **budgets(min(runs, 100), seed),
         **harms(runs, seed),
+        "late_undo_promoted": late_undo(min(runs, 1000), seed),
     }
     show(figures)
     run.finish(figures, as_json=options.json)

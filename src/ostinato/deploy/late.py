@@ -22,9 +22,10 @@ from ostinato.deploy.abtest import Trial, TrialSession, compare
 from ostinato.deploy.effects import MIN_USERS
 from ostinato.deploy.statistics import Estimate, Interval, interval
 from ostinato.store import Store
-from ostinato.store.cycle_log import CycleAction, cycle_log
+from ostinato.store.cycle_log import CycleAction, cycle_log, log_cycle, said_now
 from ostinato.store.releases import ReleaseStage, last_release
 from ostinato.types import Decision, Verdict
+from ostinato.web.plain import line_of
 
 
 class LateError(ValueError):
@@ -87,6 +88,12 @@ class Promotion:
         if self.late is not None:
             return WORDS[self.late.decision] + (", put back" if self.put_back else "")
         return "provisional" if self.terms is not None else "by hand, without a trial"
+
+    @property
+    def words(self) -> str:
+        """What became of it and why, in one line of plain text."""
+        why = f": {self.late.reason}" if self.late is not None else ""
+        return line_of(f"version {self.version}: {self.standing}{why}", 400)
 
 
 WORDS = {
@@ -218,10 +225,8 @@ def settle(store: Store, late: Verdict) -> Verdict:
     return next(each for each in store.verdicts(late.version) if each.id == late.id)
 
 
-def settle_by_hand(
-    store: Store, version: int, decision: Decision, by: str, reason: str
-) -> tuple[Promotion, Verdict]:
-    """Settle a provisional promotion by the word of a person; return it and the verdict that holds.
+def settle_by_hand(store: Store, version: int, decision: Decision, by: str, reason: str) -> Verdict:
+    """Settle a provisional promotion by the word of a person; return the verdict that holds.
 
     The word loses against whoever settled it before. Versions that were promoted since are demoted with it.
     Raises LateError for a version that was not promoted, or is served no more.
@@ -233,13 +238,14 @@ def settle_by_hand(
         raise LateError(f"version {version} is no promotion that stands: those are {served}")
     one = chain[at]
     said = f"{by} said {decision.value}" + (f": {reason}" if reason else "")
+    log_cycle(store, said_now(by, CycleAction(decision.value), detail=f"version {version}: {reason}"))
     evidence = {"release": one.verdict.id, "by": by}
     late = Verdict(
         version=version, decision=decision, reason=said, evidence=evidence, id=f"{one.verdict.id}/late"
     )
     if one.late is None and decision is Decision.DEMOTE:
         _with_it(store, chain[at + 1 :], late)
-    return one, settle(store, late)
+    return settle(store, late)
 
 
 def _with_it(store: Store, later: Sequence[Promotion], late: Verdict) -> list[Verdict]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from ostinato.rewards.live.definition import LiveDefinition
-from ostinato.rollout.credit import Credited, LiveCredit, corrected, credit_live, samples, score_live
+from ostinato.rollout.credit import Credited, LiveCredit, credit_live, samples, score_live
 from ostinato.store import Ledger, Phase, Stage, Store
 from ostinato.store.definitions import keep_definition
 from ostinato.types import Ending, Group, Session, Source, State, new_id
@@ -86,7 +86,7 @@ class Collector:
         waits = {session.id for session, (_, phase) in prompts.items() if phase is Phase.OFFERED}
         self._store.add_rewards(each.reward for each in scored if each.session.id not in waits)
         asked_again = set(unheard) - waits
-        ripe = corrected(self._definition, [e for e in scored if e.session.id not in asked_again])
+        ripe = [each for each in scored if each.settled and each.session.id not in asked_again]
         ripe.sort(key=lambda each: sha256(each.session.id.encode()).digest())
         taken_up = {each.session.id for each in ripe}
         self._wait([each for each in scored if each.session.id not in taken_up], prompts)

@@ -7,11 +7,11 @@ compared with the others of its stratum. Turns and signals of all sessions are r
 import json
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from statistics import fmean
 
 from ostinato.rewards.definition import Definition
-from ostinato.rewards.live.definition import LiveDefinition, Ripe
+from ostinato.rewards.live.definition import LiveDefinition
 from ostinato.store import Ledger, Store
 from ostinato.train.objective.group import Baseline, above_the_others
 from ostinato.train.objective.influence import person_advantages, person_weights
@@ -71,8 +71,8 @@ class LiveCredit:
     turns: Sequence[Turn]
     signals: Sequence[Signal]
     reward: Reward
-    ripe: Ripe | None
-    """The rewards by which it is trained on now; None while its window is open, or it waits to be mature."""
+    settled: bool
+    """True when it can be trained on: its window is over, and it does not wait to be mature."""
     worth: float
     """What it is worth to the trainer: its reward, corrected for what the window could not show."""
 
@@ -124,23 +124,21 @@ def score_live(
     for session in sessions:
         turns, signals = turns_of.get(session.id, []), signals_of.get(session.id, [])
         ripe = definition.ripe(session.id, turns, signals, as_of=as_of)
-        known = None if ripe is None else ripe.late or ripe.early
-        reward = known or definition.score(session.id, turns, signals, as_of=as_of)
+        if ripe is None:
+            reward = definition.score(session.id, turns, signals, as_of=as_of)
+        else:
+            reward = ripe.late or ripe.early
         scored.append(
             LiveCredit(
-                session=session, turns=turns, signals=signals, reward=reward, ripe=ripe, worth=reward.total
+                session=session,
+                turns=turns,
+                signals=signals,
+                reward=reward,
+                settled=ripe is not None,
+                worth=reward.total if ripe is None else ripe.worth,
             )
         )
     return scored
-
-
-def corrected(definition: LiveDefinition, scored: Sequence[LiveCredit]) -> list[LiveCredit]:
-    """Return the sessions that are trained on now, each with what it is worth beside the others."""
-    ripe = [(each, each.ripe) for each in scored if each.ripe is not None]
-    early = [rewards.early.total for _, rewards in ripe]
-    late = [None if rewards.late is None else rewards.late.total for _, rewards in ripe]
-    worths = definition.late.worths(early, late)
-    return [replace(each, worth=worth) for (each, _), worth in zip(ripe, worths, strict=True)]
 
 
 def credit_live(

@@ -12,7 +12,7 @@ from ostinato.deploy.late import LateError, fallen, promotions, settle_by_hand
 from ostinato.loop.stages.late import settle_promotions
 from ostinato.rewards.live.definition import LIVE
 from ostinato.store import Store
-from ostinato.store.cycle_log import CycleAction, CycleEntry, log_cycle
+from ostinato.store.cycle_log import CycleAction, CycleEntry, cycle_log, log_cycle
 from ostinato.store.purge import purge
 from ostinato.store.releases import ReleaseStage, enter
 from ostinato.store.store import PurgedError
@@ -145,8 +145,10 @@ def test_facts_that_come_after_a_purge_count_for_nobody(store: Store) -> None:
 def test_the_first_of_two_words_holds_and_both_are_in_the_record(store: Store) -> None:
     promoted(store, 7, 3, right=(0.4, 0.9))
     promoted(store, 9, 7, right=(0.4, 0.9))
-    _, first = settle_by_hand(store, 7, Decision.DEMOTE, "ada", "people complain")
-    _, second = settle_by_hand(store, 7, Decision.CONFIRM, "bob", "I like it")
+    first = settle_by_hand(store, 7, Decision.DEMOTE, "ada", "people complain")
+    second = settle_by_hand(store, 7, Decision.CONFIRM, "bob", "I like it")
+    said = [(entry.by, entry.action) for entry in cycle_log(store)][-2:]
+    assert said == [("ada", CycleAction.DEMOTE), ("bob", CycleAction.CONFIRM)]
     assert first == second and first.reason == "ada said demote: people complain"
     assert settled(store, 9) == {} and standing(store) == {7: "demoted", 9: "demoted"}
     with pytest.raises(LateError, match="version 8 is no promotion that stands: those are 7, 9"):

@@ -1,31 +1,28 @@
 """The correction by which training learns what the window could not show: an edit undone after 30 hours.
 
 A share of the sessions, drawn by a hash of their id, waits until it is mature and is trained on then, once;
-the others are trained on when the window is over. A young session is worth m, what is expected of its reward
-at maturity; a mature one m + (L - m) / share, where L is its reward by then. Their mean is that of L whatever
-m is, because the share is known: doubly robust, as Robins, Rotnitzky, Zhao, "Estimation of regression
-coefficients when some regressors are not always observed" (1994). It is unbiased for the policy that did the
-sessions, as far as L is final at `after_s`. A good m makes it less noisy.
+the others are trained on when the window is over. A young session is worth its reward r at the end of the
+window, and a mature one r + (L - r) / share, where L is its reward at maturity: the changes that came late
+are weighted by the inverse probability of being seen. The mean over the draw is L for every session, because
+the share is known and r does not depend on the draw. So it is unbiased for the policy that did the sessions,
+however people and policies change meanwhile, as far as L is final at `after_s`.
+
+`benchmarks.maturity` compares it with ways that predict the change from other mature sessions: those are less
+noisy where little is seen within the window, and biased while what they are fitted on changes.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-import numpy as np
-
 from ostinato.rewards.definition import DefinitionError
-
-LEAST = 8.0
-"""The weight, in mature sessions, of the assumption that maturity changes nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Correction:
     """The share of sessions that wait, and for how long.
 
-    >>> Correction(share=0.0).waits("s1")
-    False
+    >>> Correction(share=0.25).worth(1.0, -0.5)
+    -5.0
     """
 
     share: float = 0.0
@@ -42,24 +39,6 @@ class Correction:
         drawn = int.from_bytes(sha256(f"late/{session_id}".encode()).digest()[:8], "big")
         return drawn < self.share * 2**64
 
-    def worths(self, early: Sequence[float], late: Sequence[float | None]) -> list[float]:
-        """Return what each session of a collection is worth to the trainer.
-
-        `early` are their rewards at the end of the window, and `late` those at maturity, None for a young
-        session. m is the early reward and a line through the changes of the mature sessions; the line of a
-        mature one is fitted without it, else m would know what it is to predict.
-        """
-        r = np.asarray(early, dtype=float)
-        mature = np.array([value is not None for value in late], dtype=bool)
-        if not mature.any():
-            return list(early)
-        change = np.array([0.0 if value is None else value for value in late]) - r
-        x = np.stack([np.ones_like(r), r - r[mature].mean()], axis=1)
-        seen, told = x[mature], change[mature]
-        inverse = np.linalg.inv(seen.T @ seen + LEAST * np.diag([1.0, max(float(r[mature].var()), 1e-6)]))
-        fitted = x @ (inverse @ (seen.T @ told))
-        leverage = np.einsum("ij,jk,ik->i", x, inverse, x)
-        without = np.where(mature, (fitted - leverage * change) / (1 - leverage), fitted)
-        worth = r + without
-        worth[mature] += (change - without)[mature] / self.share
-        return [float(value) for value in worth]
+    def worth(self, early: float, late: float | None) -> float:
+        """Return what a session is worth to the trainer: `late` is None for one that did not wait."""
+        return early if late is None else early + (late - early) / self.share

@@ -157,23 +157,26 @@ class LiveDefinition:
         """
         early = self.settled(session_id, turns, signals, as_of=as_of)
         if early is None or not self.late.waits(session_id):
-            return None if early is None else Ripe(early=early, late=None)
+            return None if early is None else Ripe(early=early, late=None, worth=early.total)
         if (mature_at := self.trains_at(session_id, without_side_calls(turns))) > as_of:
             return None
-        return Ripe(early=early, late=self.score(session_id, turns, signals, as_of=mature_at))
+        late = self.score(session_id, turns, signals, as_of=mature_at)
+        return Ripe(early=early, late=late, worth=self.late.worth(early.total, late.total))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ripe:
-    """The rewards of a session that can be trained on.
+    """A session that can be trained on.
 
-    >>> Ripe(early=LIVE.score("s1", (), ()), late=None).late
+    >>> Ripe(early=LIVE.score("s1", (), ()), late=None, worth=0.0).late
     """
 
     early: Reward
     """The reward when the window was over."""
     late: Reward | None
     """The reward at maturity, of a session that was drawn to wait for it."""
+    worth: float
+    """What it is worth to the trainer."""
 
 
 class Scorer:
