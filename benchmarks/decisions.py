@@ -18,6 +18,9 @@ The functions of `ostinato.deploy` themselves decide simulated tests, on arrays 
 - `trial_1`, `trial_10`, `trial_50`, `trial_150`, `fdr`: of 150 trials in a row, the chance that the one of
   that number finds a gain of 2.28 %, and the false share of all promotions, by rule of the budget; half of
   the candidates are better, and `streams` has other cases (`budgets.py`).
+- `team20_power`, `team20_false`: twenty developers of fifteen sessions a day for a week, who meet both arms
+  in blocks of hours, by claim; `team_beyond` is the share of 95 % intervals that leave out the truth
+  (`teams.py`).
 - `releases`: canary, ramp and split at the size of a product (`releases.py`).
 - `bad`: planted bad candidates of four kinds before gate and A/B of the demo's sizes, all that is promoted.
 
@@ -39,6 +42,7 @@ from benchmarks.budgets import AT, budgets
 from benchmarks.equal_trials import aa_tests, slow_feedback
 from benchmarks.measure import Run, table
 from benchmarks.releases import Row, rate, releases
+from benchmarks.teams import team
 from ostinato.config import load
 from ostinato.demo.commands import DEMO
 from ostinato.deploy.abtest import HARM, Trial, TrialSession, effect, judge
@@ -282,6 +286,7 @@ def many_cycles(sequences: int, candidate: Candidate, seed: int) -> Row:
     return rate(ever, sequences, trials_each=begun_at_all / sequences, cycles=CYCLES, cpu_s=spent)
 
 
+TEAM = ("team20_power", "team20_false", "team_beyond")
 BAD = {
     "regressed": Candidate(solve=-0.05),
     "hacked": Candidate(solve=0.0, asked=0.3),
@@ -393,6 +398,9 @@ def show(figures: Row) -> None:
             for rule, row in rules.items()
         ],
     )
+    print("\nA team that meets both arms in blocks of hours, one week")
+    rows = {f"{kind.partition('_')[2]}, {what}": row for kind in TEAM for what, row in figures[kind].items()}
+    table(["", "n", "rate"], [[name, str(row["n"]), shown(row)] for name, row in rows.items()])
     tasks = powers["gate_seeds_tasks_to_admit_an_equal_one_80_percent"]
     print(f"\n`seeds` tasks that would admit an equal candidate four times in five: {tasks:,}")
 
@@ -428,6 +436,7 @@ def main(run: Run) -> None:
         "bad": bad_candidates(75, seed),
         "releases": releases(min(runs, 2000), seed),
         **budgets(min(runs, 100), seed),
+        **team(min(runs, 2000), seed),
     }
     show(figures)
     run.finish(figures, as_json=options.json)

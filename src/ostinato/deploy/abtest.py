@@ -25,6 +25,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from ostinato.deploy.budget import FIRST_CHAIN
+from ostinato.deploy.crossover import Met
 from ostinato.deploy.statistics import (
     Estimate,
     Flags,
@@ -37,6 +38,7 @@ from ostinato.deploy.statistics import (
     sample_ratio,
 )
 from ostinato.types import Decision, Verdict
+from ostinato.types.release import WITHIN, unit_of
 
 MIN_USERS = 8
 """The fewest users per arm; with fewer, no error estimate can be trusted."""
@@ -147,12 +149,17 @@ def judge(
     bounds = _Bounds.of(trial, counted, before or {})
     decision, reason = bounds.decide(trial)
     evidence |= asdict(bounds)
+    if decision.promotes and (met := _met(trial, counted)) is not None:
+        carried = met.carried_over([each.value for each in counted])
+        evidence["carry_over"] = asdict(carried)
+        if carried.low > 0 or carried.high < 0:
+            decision, reason = Decision.HOLD, f"withheld: directly after a change of arms {carried}; {reason}"
     if decision is Decision.INCONCLUSIVE and len(counted) < trial.horizon and not closed:
         decision = Decision.HOLD
     elif decision is Decision.INCONCLUSIVE:
         needed = still_needed(compare(trial, [(s, s.value) for s in counted], before or {}), trial.level)
         evidence["needed"] = None if needed is None else math.ceil(needed * len(counted))
-        reason += f"; {_words(needed, len(counted), evidence['users'])}"
+        reason += f"; {_words(needed, len(counted), evidence['people'])}"
     return Verdict(version=version, decision=decision, reason=reason, evidence=evidence)
 
 
@@ -170,10 +177,10 @@ def still_needed(reward: Estimate, alpha: float) -> float | None:
     return max(1.0, (wanted * float(reward.error) / float(reward.value)) ** 2)
 
 
-def _words(needed: float | None, sessions: int, users: Mapping[str, int]) -> str:
+def _words(needed: float | None, sessions: int, users: int) -> str:
     if needed is None:
         return "the challenger is not ahead, so more sessions are not expected to promote it"
-    people = math.ceil(needed * sum(users.values()))
+    people = math.ceil(needed * users)
     return (
         f"if the truth is as measured, {math.ceil(needed * sessions):,} sessions of {people:,} users as "
         f"active would promote it four times in five: {math.ceil((needed - 1) * sessions):,} more than now"
@@ -194,12 +201,26 @@ def grounds(trial: Trial, counted: Sequence[TrialSession]) -> tuple[dict[str, An
         "sessions": len(counted),
         "horizon": trial.horizon,
         "users": arms,
+        "people": len(arm_of),
     }
+    if (met := _met(trial, counted)) is not None:
+        evidence |= {"users": met.users(trial.champion, trial.challenger), "people": met.both}
+        problem, few = met.unsound(trial.share)
+        return (evidence | {"void": problem}, f"void: {problem}") if problem else (evidence, few)
     if problem := _void(trial, arms, both):
         return evidence | {"void": problem}, f"void: {problem}"
-    if few := [f"{name} has {n}" for name, n in arms.items() if n < MIN_USERS]:
-        return evidence, f"too few users, {', '.join(few)}: a verdict needs {MIN_USERS} on each arm"
+    if lacking := [f"{name} has {n}" for name, n in arms.items() if n < MIN_USERS]:
+        return evidence, f"too few users, {', '.join(lacking)}: a verdict needs {MIN_USERS} on each arm"
     return evidence, ""
+
+
+def _met(trial: Trial, sessions: Sequence[TrialSession]) -> Met | None:
+    """Return who met what, None in a trial whose people stay on one arm."""
+    if WITHIN.search(trial.experiment) is None:
+        return None
+    units = [unit_of(trial.experiment, each.user, str(n), each.at) for n, each in enumerate(sessions)]
+    challenger = [each.arm == trial.challenger for each in sessions]
+    return Met(people=[each.user for each in sessions], challenger=challenger, units=units)
 
 
 def _void(trial: Trial, arms: Mapping[str, int], both: Sequence[str]) -> str:
@@ -279,6 +300,8 @@ def compare(
     trial: Trial, values: Sequence[tuple[TrialSession, float]], before: Mapping[str, float]
 ) -> Estimate:
     """Return challenger minus champion, from one value of each session."""
+    if (met := _met(trial, [session for session, _ in values])) is not None:
+        return met.paired([value for _, value in values])
     arm_of = {session.user: session.arm for session, _ in values}
     users = {user: index for index, user in enumerate(arm_of)}
     member, worth = [users[session.user] for session, _ in values], np.array([value for _, value in values])
