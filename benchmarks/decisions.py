@@ -18,6 +18,9 @@ The functions of `ostinato.deploy` themselves decide simulated tests, on arrays 
 - `trial_1`, `trial_10`, `trial_50`, `trial_150`, `fdr`: of 150 trials in a row, the chance that the one of
   that number finds a gain of 2.28 %, and the false share of all promotions, by rule of the budget; half of
   the candidates are better, and `streams` has other cases (`budgets.py`).
+- `team20_power`, `team20_false`: twenty developers of fifteen sessions a day for a week, who meet both arms
+  in blocks of hours, by claim; `team_beyond` is the share of 95 % intervals that leave out the truth
+  (`teams.py`).
 - `releases`: canary, ramp and split at the size of a product (`releases.py`).
 - `heavy_tenth`, `leavers_rolled_back`, `complaints_promoted`: challengers that harm somebody while the mean
   user gains, or that drive people away, and beside them `all_gain` and `leavers_equal` (`harms.py`).
@@ -45,6 +48,7 @@ from benchmarks.harms import harms
 from benchmarks.late_undo import late_undo
 from benchmarks.measure import Run, table
 from benchmarks.releases import Row, rate, releases
+from benchmarks.teams import team
 from ostinato.config import load
 from ostinato.demo.commands import DEMO
 from ostinato.deploy.abtest import HARM, Trial, TrialSession, judge
@@ -289,6 +293,7 @@ def many_cycles(sequences: int, candidate: Candidate, seed: int) -> Row:
     return rate(ever, sequences, trials_each=begun_at_all / sequences, cycles=CYCLES, cpu_s=spent)
 
 
+TEAM = ("team20_power", "team20_false", "team_beyond")
 BAD = {
     "regressed": Candidate(solve=-0.05),
     "hacked": Candidate(solve=0.0, asked=0.3),
@@ -413,6 +418,9 @@ def show(figures: Row) -> None:
     late = figures["late_undo_promoted"]["by_kind"]
     rows = [[kind, shown(row["promoted"]), shown(row["stays"])] for kind, row in late.items()]
     table(["challenger right in", "promoted", "stays after its outcome window"], rows)
+    print("\nA team that meets both arms in blocks of hours, one week")
+    rows = {f"{kind.partition('_')[2]}, {what}": row for kind in TEAM for what, row in figures[kind].items()}
+    table(["", "n", "rate"], [[name, str(row["n"]), shown(row)] for name, row in rows.items()])
     tasks = powers["gate_seeds_tasks_to_admit_an_equal_one_80_percent"]
     print(f"\n`seeds` tasks that would admit an equal candidate four times in five: {tasks:,}")
 
@@ -450,6 +458,7 @@ def main(run: Run) -> None:
         **budgets(min(runs, 100), seed),
         **harms(runs, seed),
         "late_undo_promoted": late_undo(min(runs, 1000), seed),
+        **team(min(runs, 2000), seed),
     }
     show(figures)
     run.finish(figures, as_json=options.json)

@@ -169,6 +169,7 @@ ostinato cycle resume
 ostinato cycle abort
 ostinato cycle promote
 ostinato cycle rollback
+ostinato cycle confirm 12 --reason "kept for a month"
 ostinato rewards explain 3f2a90c1
 ostinato rewards score --definition mine.toml
 ostinato bench seal mined

@@ -1,3 +1,5 @@
+"""The trial: its verdicts, guardrails and people who stay away. Covers deploy/attendance.py."""
+
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,7 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from ostinato.deploy.abtest import Attendance, Claim, Trial, TrialSession, judge, still_needed
+from ostinato.deploy.abtest import Claim, Trial, TrialSession, judge, still_needed
+from ostinato.deploy.attendance import Attendance
 from ostinato.deploy.statistics import Estimate, half_width
 from ostinato.types import Decision, Verdict
 

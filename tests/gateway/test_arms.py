@@ -96,3 +96,22 @@ def test_each_experiment_deals_anew_and_stays_as_it_dealt() -> None:
     assert first == met("e1")
     assert 160 < len(first) < 240 and 160 < len(second) < 240
     assert 70 < len(first & second) < 130  # as many as chance gives, not the same people again
+
+
+@given(users, st.floats(0, 2e9), st.floats(0, 1))
+def test_a_block_of_hours_stays_on_one_arm_and_users_of_the_hold_out_meet_none(
+    user: str, at: float, later: float
+) -> None:
+    arms = [replace(arm, experiment="trial@4h.5ec") for arm in two(0.5)]
+    start = at // (4 * 3600) * 4 * 3600
+    met = assign(user, arms, "salt", session="s1", at=start)
+    assert assign(user, arms, "salt", session="s2", at=start + later * (4 * 3600 - 1)) == met
+    frozen = replace(arms[0], name="frozen", share=1.0, experiment="hold-out")
+    assert assign(user, [*arms, frozen], "salt", at=at) == frozen
+
+
+def test_blocks_and_sessions_of_one_user_meet_both_arms_by_their_shares() -> None:
+    for unit in ("4h", "session"):
+        arms = [replace(arm, experiment=f"trial@{unit}.5ec") for arm in two(0.25)]
+        met = [assign("ada", arms, "salt", session=str(n), at=4 * 3600.0 * n).name for n in range(2000)]
+        assert 0.2 < met.count("challenger") / 2000 < 0.3

@@ -36,6 +36,7 @@ def test_settings_that_can_work_are_taken() -> None:
     [
         "live.claim=best",
         "live.budget=endless",
+        "live.assign=team",
         "live.judge=http://127.0.0.1:1/v1",
         "live.judge_model=m",
         "live.challenger_share=1.0",

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from tests.store.builders import session, turn
 
-from ostinato.deploy.abtest import PEOPLE, Attendance, Trial
+from ostinato.deploy.abtest import Trial
+from ostinato.deploy.attendance import PEOPLE, Attendance
 from ostinato.deploy.budget import FIRST_CHAIN, next_alpha
 from ostinato.loop.config import LiveConfig
 from ostinato.loop.trial import (

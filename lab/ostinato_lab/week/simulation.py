@@ -91,7 +91,7 @@ class Simulation:
         turns: list[Turn] = []
         while self._visits and self._visits[0][0] <= until:
             at, user, number = heapq.heappop(self._visits)
-            arm = assign(user, arms, SALT)
+            arm = assign(user, arms, SALT, session=f"{user}/{number}", at=at)
             session, some = self._session(at, user, number, arm)
             sessions.append(session)
             turns += some

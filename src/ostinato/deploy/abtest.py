@@ -27,7 +27,9 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
+from ostinato.deploy.attendance import PEOPLE, Attendance, absence
 from ostinato.deploy.budget import FIRST_CHAIN
+from ostinato.deploy.crossover import Met
 from ostinato.deploy.effects import MIN_USERS, arms, effect, heaviest
 from ostinato.deploy.statistics import (
     Estimate,
@@ -40,6 +42,7 @@ from ostinato.deploy.statistics import (
     sample_ratio,
 )
 from ostinato.types import Decision, Verdict
+from ostinato.types.release import WITHIN, unit_of
 
 HARM = 0.05
 """The chance of a false roll-back in one trial."""
@@ -47,8 +50,6 @@ POWER = 0.8
 """The chance with which a trial of the size that an inconclusive one asks for would promote."""
 REPORTED = 0.05
 """The chance that a reported gain leaves out the truth at any look."""
-PEOPLE = ("sessions", "returning")
-"""The guardrails of people, which are read from their attendance."""
 VOID = 100.0
 """The Bayes factor against the set share that voids a trial; at most 1 in 100 sound ones exceeds it."""
 
@@ -106,6 +107,11 @@ class Trial:
         """
         return self.alpha / 2 if self.claim is Claim.CHEAPER else self.alpha
 
+    @property
+    def within(self) -> bool:
+        """Whether each person meets both arms (`crossover.py`)."""
+        return WITHIN.search(self.experiment) is not None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialSession:
@@ -127,23 +133,6 @@ class TrialSession:
     """The outcome by guardrail; a session without one for a guardrail leaves it out."""
     gains: Mapping[str, float] = field(default_factory=dict)
     """What is reported beside and decides nothing, as shares or amounts of 0 or more."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attendance:
-    """How often one user came, from their assignment to an arm until now.
-
-    >>> Attendance(arm="champion", user="ada", sessions=3).gone is None
-    True
-    """
-
-    arm: str
-    user: str
-    sessions: int
-    """The sessions that they began."""
-    gone: float | None = None
-    """The share of their sessions after which they did not come back in time, of those that are old enough to
-    tell; None while none is."""
 
 
 def judge(
@@ -171,12 +160,17 @@ def judge(
     bounds = _Bounds.of(trial, counted, before or {}, attendance)
     decision, reason = bounds.decide(trial)
     evidence |= asdict(bounds)
+    if decision.promotes and (met := _met(trial, counted)) is not None:
+        carried = met.carried_over([each.value for each in counted])
+        evidence["carry_over"] = asdict(carried)
+        if carried.low > 0 or carried.high < 0:
+            decision, reason = Decision.HOLD, f"withheld: directly after a change of arms {carried}; {reason}"
     if decision is Decision.INCONCLUSIVE and len(counted) < trial.horizon and not closed:
         decision = Decision.HOLD
     elif decision is Decision.INCONCLUSIVE:
         needed = still_needed(compare(trial, [(s, s.value) for s in counted], before or {}), trial.level)
         evidence["needed"] = None if needed is None else math.ceil(needed * len(counted))
-        reason += f"; {_words(needed, len(counted), evidence['users'])}"
+        reason += f"; {_words(needed, len(counted), evidence['people'])}"
     if bounds.gains:
         reason += "\n" + ", ".join(f"{name} {change.percent()}" for name, change in bounds.gains.items())
     return Verdict(version=version, decision=decision, reason=reason, evidence=evidence)
@@ -196,10 +190,10 @@ def still_needed(reward: Estimate, alpha: float) -> float | None:
     return max(1.0, (wanted * float(reward.error) / float(reward.value)) ** 2)
 
 
-def _words(needed: float | None, sessions: int, users: Mapping[str, int]) -> str:
+def _words(needed: float | None, sessions: int, users: int) -> str:
     if needed is None:
         return "the challenger is not ahead, so more sessions are not expected to promote it"
-    people = math.ceil(needed * sum(users.values()))
+    people = math.ceil(needed * users)
     return (
         f"if the truth is as measured, {math.ceil(needed * sessions):,} sessions of {people:,} users as "
         f"active would promote it four times in five: {math.ceil((needed - 1) * sessions):,} more than now"
@@ -220,12 +214,26 @@ def grounds(trial: Trial, counted: Sequence[TrialSession]) -> tuple[dict[str, An
         "sessions": len(counted),
         "horizon": trial.horizon,
         "users": arms,
+        "people": len(arm_of),
     }
+    if (met := _met(trial, counted)) is not None:
+        evidence |= {"users": met.users(trial.champion, trial.challenger), "people": met.both}
+        problem, few = met.unsound(trial.share)
+        return (evidence | {"void": problem}, f"void: {problem}") if problem else (evidence, few)
     if problem := _void(trial, arms, both):
         return evidence | {"void": problem}, f"void: {problem}"
-    if few := [f"{name} has {n}" for name, n in arms.items() if n < MIN_USERS]:
-        return evidence, f"too few users, {', '.join(few)}: a verdict needs {MIN_USERS} on each arm"
+    if lacking := [f"{name} has {n}" for name, n in arms.items() if n < MIN_USERS]:
+        return evidence, f"too few users, {', '.join(lacking)}: a verdict needs {MIN_USERS} on each arm"
     return evidence, ""
+
+
+def _met(trial: Trial, sessions: Sequence[TrialSession]) -> Met | None:
+    """Return who met what, None in a trial whose people stay on one arm."""
+    if not trial.within:
+        return None
+    units = [unit_of(trial.experiment, each.user, str(n), each.at) for n, each in enumerate(sessions)]
+    challenger = [each.arm == trial.challenger for each in sessions]
+    return Met(people=[each.user for each in sessions], challenger=challenger, units=units)
 
 
 def _void(trial: Trial, arms: Mapping[str, int], both: Sequence[str]) -> str:
@@ -275,7 +283,10 @@ class _Bounds:
         reward = compare(trial, rewards, before)
         tokens = compare(trial, [(each, each.tokens) for each in sessions], {})
         seen = {name: (rise, fraction) for name, rise in rises(trial, sessions).items()}
-        seen |= {n: (rise, part * fraction) for n, (rise, part) in _absence(trial, attendance).items()}
+        of_people = {name: trial.scales.get(name, 1.0) for name in PEOPLE if name in trial.guardrails}
+        # People who meet both arms come, or stay away, for the sake of both: that tells nothing of one.
+        gone = {} if trial.within else absence(attendance, trial.challenger, of_people)
+        seen |= {name: (rise, part * fraction) for name, (rise, part) in gone.items()}
         each = trial.harm / 2 / max(1, len(trial.guardrails))
         return cls(
             promoting=interval(reward, trial.level, fraction),
@@ -330,31 +341,10 @@ def rises(trial: Trial, sessions: Sequence[TrialSession]) -> dict[str, Estimate]
     return found
 
 
-def _absence(trial: Trial, attendance: Sequence[Attendance]) -> dict[str, tuple[Estimate, float]]:
-    """Return the rise of each guardrail of people, and the part of those who came that it is read from.
-
-    "sessions" is the fall of the mean logarithm of a user's sessions, so that a few who work all day do not
-    decide it; "returning" is the rise of the mean share of sessions after which a user was gone. Users who
-    are too new to tell are left out of the second, so its bounds are as wide as in a trial that is less far.
-    """
-    found = {}
-    for name in [name for name in PEOPLE if name in trial.guardrails]:
-        read = [(each, -math.log(each.sessions) if name == "sessions" else each.gone) for each in attendance]
-        known = [(each, value) for each, value in read if value is not None]
-        challenger = np.array([each.arm == trial.challenger for each, _ in known], dtype=bool)
-        if min(challenger.sum(), (~challenger).sum()) < MIN_USERS:
-            continue
-        ones, none = np.ones(len(known)), np.full(len(known), np.nan)
-        values = np.array([value for _, value in known])
-        rise = effect(ones, values, challenger, none, scale=trial.scales.get(name, 1.0))
-        found[name] = rise, len(known) / len(attendance)
-    return found
-
-
 def _gains(trial: Trial, sessions: Sequence[TrialSession], fraction: float) -> dict[str, Interval]:
     """Return the relative change of each gain's mean over users, where both arms have enough of them."""
-    found = {}
-    for name in dict.fromkeys(name for each in sessions for name in each.gains):
+    found: dict[str, Interval] = {}
+    for name in dict.fromkeys(name for each in sessions if not trial.within for name in each.gains):
         told = [(each, each.gains[name]) for each in sessions if name in each.gains]
         counts, sums, challenger, none = _by_user(trial, told, {})
         if min(challenger.sum(), (~challenger).sum()) < MIN_USERS:
@@ -376,8 +366,11 @@ def compare(
 ) -> Estimate:
     """Return challenger minus `scale` times champion, from one value of each session, by user.
 
-    `among` maps the users' counts of sessions to 0 for those to leave out.
+    `among` maps the users' counts of sessions to 0 for those to leave out. In a trial within people each is
+    compared with themselves: `before`, `by_session` and `among` then change nothing.
     """
+    if (met := _met(trial, [session for session, _ in values])) is not None:
+        return met.paired([value for _, value in values], scale)
     counts, sums, challenger, usual = _by_user(trial, values, before)
     if among is not None:
         counts = among(counts, challenger)

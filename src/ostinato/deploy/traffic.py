@@ -5,12 +5,16 @@ engine, so a user pinned to the champion always gets what was last promoted.
 """
 
 import math
+import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 
 from ostinato.deploy.hold_out import kept
 from ostinato.store import Store
 from ostinato.types import Arm
+
+BLOCK_H = 4
+"""The hours of a block: half a working day, so that most sessions of a block follow one of the same."""
 
 
 class TrafficError(ValueError):
@@ -60,6 +64,17 @@ def shared(present: Sequence[Arm], arms: Sequence[Arm]) -> list[Arm]:
     if len(names) < len(arms):
         raise TrafficError(f"arms need different names, got {', '.join(arm.name for arm in arms)}")
     return [*arms, *(kept(arm, arms[0]) for arm in present if arm.name not in names)]
+
+
+def named(name: str, assign: str) -> str:
+    """Return the name of an experiment that deals users (`user`), sessions or blocks of hours to its arms.
+
+    The gateway reads the name (`types.release.unit_of`). Where people meet both arms it ends in a secret that
+    only the store holds, so that nobody can tell which arm comes next.
+    """
+    if assign == "user":
+        return name
+    return f"{name}@{'session' if assign == 'session' else f'{BLOCK_H}h'}.{secrets.token_hex(6)}"
 
 
 def promote(store: Store, arms: Sequence[Arm]) -> Arm:

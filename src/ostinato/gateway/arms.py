@@ -1,4 +1,7 @@
-"""The arms: a salted hash of the user, against the arms' shares, decides which version a user meets."""
+"""The arms: a salted hash of the user, against the arms' shares, decides which version a user meets.
+
+An experiment may deal sessions or blocks of hours in place of users; a session keeps the arm it began on.
+"""
 
 import asyncio
 import hashlib
@@ -7,8 +10,8 @@ from collections.abc import Sequence
 
 from ostinato.gateway.errors import unavailable
 from ostinato.store import Store
-from ostinato.types import Arm
-from ostinato.types.release import HOLD_OUT
+from ostinato.types import Arm, Session
+from ostinato.types.release import HOLD_OUT, unit_of
 
 POLL_S = 0.25
 BUCKETS = 2**64
@@ -20,8 +23,11 @@ def bucket(user: str, salt: str) -> float:
     return int.from_bytes(hashed.digest()) / BUCKETS
 
 
-def assign(user: str, arms: Sequence[Arm], salt: str) -> Arm:
+def assign(user: str, arms: Sequence[Arm], salt: str, *, session: str = "", at: float = 0.0) -> Arm:
     """Return the arm of `user`, by two independent hashes: one enrols, the other deals.
+
+    Where the experiment deals sessions or blocks of hours, the hashes are of the unit that `session`, which
+    begins `at`, belongs to.
 
     The oldest version is the base. A user is enrolled in the experiment when their first hash lies below
     the share of all newer arms together. The second hash deals the enrolled users to those arms, which lie
@@ -31,7 +37,7 @@ def assign(user: str, arms: Sequence[Arm], salt: str) -> Arm:
 
     Users of the hold-out are decided before all that, by hashes of their own that no experiment salts.
 
-    The same user, shares, experiment and salt always give the same arm. Raise ValueError when no arm has a
+    The same unit, shares, experiment and salt always give the same arm. Raise ValueError when no arm has a
     share.
     """
     sharing = sorted((arm for arm in arms if arm.share > 0), key=lambda arm: (arm.version, arm.name))
@@ -43,11 +49,12 @@ def assign(user: str, arms: Sequence[Arm], salt: str) -> Arm:
     if not sharing:
         raise ValueError("no arm has a share of the traffic")
     base, *others = sharing
-    salt = "/".join([salt, *sorted({arm.experiment for arm in sharing if arm.experiment})])
+    experiments = sorted({arm.experiment for arm in sharing if arm.experiment})
+    salt, unit = "/".join([salt, *experiments]), unit_of("".join(experiments[-1:]), user, session, at)
     total, tried = sum(arm.share for arm in sharing), sum(arm.share for arm in others)
-    if bucket(user, f"{salt}/enrolment") * total >= tried:
+    if bucket(unit, f"{salt}/enrolment") * total >= tried:
         return base
-    return _deal(bucket(user, f"{salt}/arm") * tried, sorted(others, key=lambda arm: arm.name))
+    return _deal(bucket(unit, f"{salt}/arm") * tried, sorted(others, key=lambda arm: arm.name))
 
 
 def _deal(place: float, arms: Sequence[Arm]) -> Arm:
@@ -92,14 +99,18 @@ class ArmTable:
     def get(self, name: str) -> Arm | None:
         return self._arms.get(name)
 
-    def choose(self, user: str, pinned: str | None) -> Arm:
-        """Return the pinned arm, or the user's by hash. Raise ApiError 503 when there is none to choose."""
+    def choose(self, user: str, pinned: str | None, session: Session | None = None) -> Arm:
+        """Return the pinned arm, or the one of the user, or of what `session` belongs to, by hash.
+
+        Raise ApiError 503 when there is none to choose.
+        """
         if pinned is not None:
             arm = self._arms.get(pinned)
             if arm is None:
                 raise unavailable(f"the key is pinned to arm {pinned!r}, which does not exist", "no_arm")
             return arm
         try:
-            return assign(user, self.all(), self._salt)
+            about = ("", 0.0) if session is None else (session.id, session.started_at)
+            return assign(user, self.all(), self._salt, session=about[0], at=about[1])
         except ValueError as error:
             raise unavailable(f"{error}: set arms in the store", "no_arm") from None

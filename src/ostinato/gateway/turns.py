@@ -216,7 +216,8 @@ class Turns:
 
     def _arm(self, conversation: HeldConversation, key: ApiKey) -> Arm:
         """Return the session's arm while it exists, so that no session changes its model half-way."""
-        arm = self._arms.get(conversation.session.arm) or self._arms.choose(key.user, key.arm)
+        session = conversation.session
+        arm = self._arms.get(session.arm) or self._arms.choose(key.user, key.arm, session)
         if not conversation.recorded:
             conversation.session = replace(conversation.session, arm=arm.name)
         return arm

@@ -26,10 +26,9 @@ from ostinato.tasks.pebble import SPLITS, PebbleSource
 from ostinato.tasks.source import TRAIN, FolderSource, SourceError, TaskSource, mixture
 from ostinato.train.config import LearnerConfig, SftConfig, TrainerConfig
 
-CLAIMS = ("better", "cheaper")
-"""The claims that an A/B test may set out to show: the values of `deploy.abtest.Claim`."""
-BUDGETS = ("discoveries", "familywise")
-"""The rules of the error budget: the values of `deploy.budget.BudgetRule`."""
+CLAIMS, BUDGETS = ("better", "cheaper"), ("discoveries", "familywise")
+"""The values of `deploy.abtest.Claim`, and those of `deploy.budget.BudgetRule`."""
+ASSIGN = ("user", "session", "block")
 STAGES = ("teach", "before", "practice", "after", "cycle")
 """The stages that a file may list, in the order in which they run."""
 PEOPLE: Literal["people"] = "people"
@@ -176,9 +175,12 @@ class LiveConfig:
     """The name of the model at `judge`."""
     claim: str = "better"
     """The claim of the A/B test: `better`, or `cheaper` for a candidate that is made to sample less."""
+    assign: str = "user"
+    """What a release deals to an arm: each `user`; or, so that a small team is compared with itself, each
+    `session` or each `block` of four hours of a user."""
     budget: str = "discoveries"
-    """The error that all trials together may make: `discoveries` bounds the share of promotions that are
-    wrong, and `familywise` the chance that any is. Another rule begins a new chain of trials."""
+    """What all trials together may err: `discoveries` bounds the share of promotions that are wrong,
+    `familywise` the chance that any is. Another rule begins a new chain of trials."""
     cheaper_solve_margin: float = 0.03
     """The loss of solve rate on held-out tasks that would be too much for `cheaper`."""
     cheaper_reward_margin: float = 0.05
@@ -371,10 +373,9 @@ def _check_live(live: LiveConfig) -> None:
     live_definition(live)
     if bool(live.judge) != bool(live.judge_model):
         raise ConfigError("live.judge and live.judge_model go together: an address and the model there")
-    if live.claim not in CLAIMS:
-        raise ConfigError(f"live.claim is {live.claim!r}: it is one of {', '.join(CLAIMS)}")
-    if live.budget not in BUDGETS:
-        raise ConfigError(f"live.budget is {live.budget!r}: it is one of {', '.join(BUDGETS)}")
+    for name, words in {"claim": CLAIMS, "budget": BUDGETS, "assign": ASSIGN}.items():
+        if getattr(live, name) not in words:
+            raise ConfigError(f"live.{name} is {getattr(live, name)!r}: it is one of {', '.join(words)}")
     if not 0 <= live.hold_out < 1:
         raise ConfigError(f"live.hold_out is {live.hold_out}: it is 0 or more, and below 1")
     if not 0 < live.person_share <= 1:

@@ -15,7 +15,7 @@ from ostinato.deploy.budget import BudgetRule, chain_of, next_alpha
 from ostinato.deploy.control import CycleControl
 from ostinato.deploy.gate import ALPHA, gate
 from ostinato.deploy.late import fallen, promotions
-from ostinato.deploy.traffic import split
+from ostinato.deploy.traffic import named, split
 from ostinato.loop.base import LiveTraffic, Resources
 from ostinato.loop.config import live_definition
 from ostinato.loop.release import release, until
@@ -237,8 +237,8 @@ class Cycle:
         """
         resources, live = self._resources, self._resources.config.live
         candidate = benched.measurement.report.version
-        experiment = f"trial-of-{candidate}"
-        spent = [each for each in resources.store.verdicts() if each.evidence.get("experiment") != experiment]
+        experiment = named(f"trial-of-{candidate}", live.assign)
+        spent = [each for each in resources.store.verdicts() if each.version != candidate]
         rule = BudgetRule(live.budget)
         alpha, chain = next_alpha(spent, rule), chain_of(spent, rule)
         cheaper = Claim(live.claim) is Claim.CHEAPER  # what is promoted as no worse is so by this gate too

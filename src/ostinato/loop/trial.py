@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from statistics import fmean
 
-from ostinato.deploy.abtest import PEOPLE, Attendance, Claim, Trial, TrialSession, judge
+from ostinato.deploy.abtest import Claim, Trial, TrialSession, judge
+from ostinato.deploy.attendance import PEOPLE, Attendance
 from ostinato.deploy.budget import FIRST_CHAIN
 from ostinato.deploy.control import LAST_WORDS, CycleControl
 from ostinato.deploy.hold_out import SumOfPromotions, sum_of_promotions

@@ -1,5 +1,6 @@
 """The release: scores of a version, the decision about it, and its share of the traffic."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -10,6 +11,24 @@ from ostinato.types.ids import new_id
 HOLD_OUT = "hold-out"
 """The experiment of the arms whose users meet no trial. Their shares are of all users, and those of the other
 arms are of the rest."""
+WITHIN = re.compile(r"@(?:session|(?P<hours>[1-9]\d*)h)\.\w+$")
+"""The end of the name of an experiment whose people meet both arms: what is dealt to an arm, and a secret, so
+that nobody can tell which arm comes next."""
+
+
+def unit_of(experiment: str, user: str, session: str, at: float) -> str:
+    """Return what an experiment deals to an arm, for a session that begins `at`, in seconds since the epoch.
+
+    It is the user, unless the experiment's name says otherwise: then the session, or the user's block of
+    hours.
+
+    >>> unit_of("trial-of-7@4h.1f", "ada", "s1", 4 * 3600.0)
+    'ada/1'
+    """
+    within = WITHIN.search(experiment)
+    if within is None:
+        return user
+    return f"{user}/{int(at // (3600 * int(within['hours'])))}" if within["hours"] else f"{user}/{session}"
 
 
 PRIMARY = "seeds"

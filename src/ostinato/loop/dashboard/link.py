@@ -8,7 +8,8 @@ from typing import Any
 from ostinato.config import load
 from ostinato.dashboard.reading.base import Answer, WordError
 from ostinato.dashboard.text.lexicon import Lexicon
-from ostinato.deploy.abtest import Attendance, Claim, Trial, TrialSession, judge
+from ostinato.deploy.abtest import Claim, Trial, TrialSession, judge
+from ostinato.deploy.attendance import Attendance
 from ostinato.deploy.control import CycleWordError, say, state_of
 from ostinato.deploy.statistics import sample_ratio
 from ostinato.loop.config import RunConfig, live_definition
