@@ -15,13 +15,14 @@ from ostinato.store.store import Store
 
 
 class CycleAction(StrEnum):
-    """The actions that are logged: the first five are the cycle's own, the others those of people."""
+    """The actions that are logged: the first six are the cycle's own, the others those of people."""
 
     STAGE_BEGAN = "stage_began"
     STAGE_DONE = "stage_done"
     CYCLE_DONE = "cycle_done"
     TRIAL_BEGAN = "trial_began"  # the detail is the terms of the trial, as JSON
     ALARM = "alarm"  # a monitor sounded
+    SEALED_OPENED = "sealed_opened"  # held-out tasks were opened for a claim; the detail is JSON
     PAUSE = "pause"
     RESUME = "resume"
     ABORT = "abort"
