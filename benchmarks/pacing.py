@@ -37,7 +37,7 @@ from ostinato.store.ledger.slots import Slots
 from ostinato.store.sql.schema import prompts
 from ostinato.types import Task
 
-CONFIG = PracticeConfig(group_size=8, groups_at_once=12, ready_ahead=12)
+CONFIG = PracticeConfig(group_size=8, groups_at_once=12, ready_ahead=12, session_s=1e6)
 PLACES = CONFIG.group_size * CONFIG.groups_at_once
 BATCH, STALENESS = 10, 4
 """The demo's."""

@@ -170,6 +170,7 @@ ostinato cycle abort
 ostinato cycle promote
 ostinato cycle rollback
 ostinato cycle confirm 12 --reason "kept for a month"
+ostinato cycle demote 12 --reason "people reverted it"
 ostinato rewards explain 3f2a90c1
 ostinato rewards score --definition mine.toml
 ostinato bench seal mined

@@ -21,6 +21,7 @@ SMALL = (
     "refine.versions=2",
     "refine.groups=2",
     "bench.passes=1",
+    "bench.claim=the circle turns",
     "live.developers=2",
     "live.canary_sessions=2",
     "live.sessions=2",
@@ -52,6 +53,7 @@ def test_a_tiny_llama_is_taught_practises_is_measured_and_judged(tmp_path: Path)
         "before": {"seeds", "larger"},
         "after": {"seeds", "larger"},
     }
+    assert (report["claim"]["number"], report["claim"]["tasks"]) == (1, 4)
     (cycle,) = report["cycles"]
     assert cycle["live"]["sessions"] == 2 and cycle["verdict"] in {"hold", "roll_back", "promote"}
     assert (folder / "practice.png").exists() and (folder / "solved.png").exists()

@@ -48,6 +48,7 @@ def as_json(result: RunResult) -> dict[str, Any]:
         "practice": asdict(result.practised) if result.practised else None,
         "cycles": [_cycle(cycled) for cycled in result.cycles],
         "integrity": asdict(result.integrity),
+        "claim": asdict(result.claimed) if result.claimed else None,
     }
 
 

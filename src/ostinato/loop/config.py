@@ -130,6 +130,9 @@ class BenchConfig:
     """A sealed suite that the gate reads, on all its splits and axes, beside the held-out tasks."""
     suite_passes: int = 2
     """The passes over each task of the suite."""
+    claim: str = ""
+    """What the run is to show, in words: its first and its last version are compared at its end on sealed
+    tasks that are drawn for these words and opened once. Empty claims nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from ostinato.loop.cycle import cycles, deploy
 from ostinato.loop.resources import RunResources, open_resources
 from ostinato.loop.results import (
     Champion,
+    Claimed,
     Counters,
     Cycled,
     Integrity,
@@ -33,7 +34,8 @@ from ostinato.loop.stages.learn import publish
 from ostinato.loop.stages.measure import measure
 from ostinato.loop.stages.practise import practise
 from ostinato.loop.stages.prepare import prepare
-from ostinato.loop.stages.problems import held_out, unpaid
+from ostinato.loop.stages.problems import SHARED, has_shared_tasks, held_out, unpaid
+from ostinato.loop.stages.sealed import claim, claim_stage
 from ostinato.loop.stages.teach import teach
 from ostinato.store import Store
 from ostinato.store.ledger.ledger import Ledger
@@ -115,6 +117,8 @@ async def run_pipeline(
         if resumed and (lost := Ledger(resources.store).void_interrupted()):
             show.say(f"{lost} turns of interrupted sessions are void")
         done = RunProgress(resources=resources, tasks=held_out(config, run))
+        if has_shared_tasks(run):
+            show.say(SHARED)
         Ledger(resources.store).hold_out(task.key for task in done.tasks)
         for stage in stages_of(config):
             work = partial(stage.work, done)
@@ -125,6 +129,11 @@ async def run_pipeline(
             cycled = await cycles(resources, live(resources), champion, done.tasks, config.schedule.cycles)
         if not cycled:
             deploy(resources.store, done.version)
+        claimed = None
+        if config.bench.claim:
+            newest = cycled[-1].champion if cycled else done.version
+            work_of_claim = partial(claim, resources, 0, newest)
+            claimed = await resources.stage(claim_stage(config.bench.claim), Claimed, work_of_claim)
         counted = integrity(resources.store, _engines(done.results, cycled))
     own = {"taught": "teach", "before": "before", "practised": "practice", "after": "after"}
     return RunResult(
@@ -136,6 +145,7 @@ async def run_pipeline(
         elsewhere={name: result for name, result in done.results.items() if "-" in name},
         cycles=tuple(cycled),
         integrity=counted,
+        claimed=claimed,
     )
 
 

@@ -33,6 +33,22 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """What a run claims, measured on sealed tasks."""
+
+    claim: str
+    number: int
+    """The openings of sealed tasks on this record up to this one."""
+    first: int
+    newest: int
+    """The versions that are compared."""
+    tasks: int
+    changes: Mapping[str, tuple[float, ...]]
+    """The change of the solve rate by split, with its 95 % interval: estimate, low, high."""
+    headline: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Taught:
     """The lessons of the scripted teacher."""
 
@@ -226,3 +242,4 @@ class RunResult:
     """The measurements of `before` and `after` under further profiles, by stage: `after-codex`."""
     cycles: tuple[Cycled, ...]
     integrity: Integrity
+    claimed: Claimed | None = None

@@ -26,7 +26,7 @@ class PracticeConfig:
     """No new group starts while this many wait for the trainer, since a group that waits grows stale."""
     harder: float = 0.0
     """The preference for hard kinds of tasks late in training: one of twice the mean effort is drawn 1 + this
-    times as often, and 0 takes the tasks as they come."""
+    times as often, and 0 takes the tasks as they come. No gain of it has been measured."""
     session_s: float = 900.0
     """The longest time that one session may take before it counts as unsolved, or, where our side was at
     fault, as void; a verification that takes longer is void."""

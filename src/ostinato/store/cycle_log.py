@@ -23,6 +23,7 @@ class CycleAction(StrEnum):
     TRIAL_BEGAN = "trial_began"  # the detail is the terms of the trial, as JSON
     ALARM = "alarm"  # a monitor sounded
     PUT_BACK = "put_back"  # what a demoted promotion had replaced is served again; the detail is its trial
+    SEALED_OPENED = "sealed_opened"  # held-out tasks were opened for a claim; the detail is JSON
     PAUSE = "pause"
     RESUME = "resume"
     ABORT = "abort"

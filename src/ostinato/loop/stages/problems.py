@@ -1,8 +1,10 @@
 """The problems of a run: the streams that its stages draw from, and the held-out ones of the benchmark."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from hashlib import blake2b
 from itertools import islice
 from random import Random
+from secrets import token_hex
 
 from ostinato.loop.config import RunConfig, practice_definition, sources
 from ostinato.loop.run import Run
@@ -10,7 +12,13 @@ from ostinato.tasks.source import TRAIN, Problem, SourceError
 from ostinato.types import Grade, Task
 
 HELD_OUT_SEED = 1_000_003
-"""The first seed of the benchmark's tasks: the same whatever the run's seed, so that runs can be compared."""
+"""The first seed of the held-out tasks of every run that began before runs had a secret of their own."""
+KEY_FILE = "held-out.key"
+"""The file of a run folder with the secret from which its held-out tasks are drawn."""
+SHARED = (
+    f"the held-out tasks of this run are those that all runs once shared (seed {HELD_OUT_SEED}): settings "
+    "were chosen by them, so they show how it develops and are no claim; sealed tasks are its own"
+)
 SEEDS = {"lessons": 0, "practice": 500_000, "live": 600_000, "ab": 700_000, "corpus": 900_000}
 """The first seed of each stream, within the million of the run's own seed."""
 CORPUS_TASKS = 800
@@ -78,18 +86,63 @@ def corpus(config: RunConfig) -> Iterator[str]:
 def held_out(config: RunConfig, run: Run) -> list[Task]:
     """Return the benchmark's tasks, which are written to the run folder when they lie nowhere yet.
 
-    Raises SourceError when a source has too few.
+    They serve to develop: gates and people decide by them. Raises SourceError when a source has too few.
     """
+    folder = run.tasks / "held-out"
+    seed = HELD_OUT_SEED if has_shared_tasks(run) else _drawn(run, "development")
+    return [problem.provide(folder) for problem in _problems(config, seed)]
+
+
+def sealed(config: RunConfig, run: Run, claim: str) -> list[Task]:
+    """Return the tasks for one claim, as many of each split as the benchmark has, and none of its own.
+
+    Only the run's secret and the words of the claim say which. Raises SourceError when a source has too few.
+    """
+    seed = HELD_OUT_SEED if has_shared_tasks(run) else _drawn(run, "development")
+    seen = {problem.key for problem in _problems(config, seed)}
+    folder = run.tasks / "sealed"
+    return [problem.provide(folder) for problem in _problems(config, _drawn(run, f"sealed/{claim}"), seen)]
+
+
+def has_shared_tasks(run: Run) -> bool:
+    """Return whether the run measures on the tasks that all runs once shared, since it began with them."""
+    return not _secret(run)[0]
+
+
+def _problems(config: RunConfig, seed: int, seen: Collection[str] = ()) -> Iterator[Problem]:
     source = sources(config.tasks)
-    tasks: list[Task] = []
     for split, count in config.tasks.held_out.items():
-        drawn = list(islice(source.problems(split, HELD_OUT_SEED), count))
+        fresh = (problem for problem in source.problems(split, seed) if problem.key not in seen)
+        drawn = list(islice(fresh, count))
         if len(drawn) < count:
+            besides = f" besides the {count} by which the run develops" if seen else ""
             raise SourceError(
-                f"tasks.held_out wants {count} tasks of {split!r}, and the sources have {len(drawn)}"
+                f"tasks.held_out wants {count} tasks of {split!r}{besides}, and the sources have {len(drawn)}"
             )
-        tasks += [problem.provide(run.tasks / "held-out") for problem in drawn]
-    return tasks
+        yield from drawn
+
+
+def _drawn(run: Run, purpose: str) -> int:
+    """Return the first seed of a split that the run's secret draws for a purpose."""
+    _, secret = _secret(run)
+    return int.from_bytes(blake2b(purpose.encode(), key=secret, digest_size=6).digest())
+
+
+def _secret(run: Run) -> tuple[bool, bytes]:
+    """Return whether the development tasks are the run's own, and the secret, made at the first call.
+
+    A folder that has held-out tasks by then began before there were secrets, and goes on with its tasks.
+    """
+    path = run.directory / KEY_FILE
+    if not path.exists():
+        own = not (run.tasks / "held-out").exists()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(".part")
+        part.touch(mode=0o600)
+        part.write_text(f"{'own' if own else 'shared'} {token_hex(32)}\n")
+        part.replace(path)
+    kind, secret = path.read_text().split()
+    return kind == "own", bytes.fromhex(secret)
 
 
 def _seed(config: RunConfig, purpose: str) -> int:
