@@ -96,9 +96,10 @@ def test_reasoning_is_read_and_a_template_that_drops_it_begins_anew() -> None:
     assert (parsed.reasoning, parsed.content, parsed.broken) == ("2 + 2", "4", None)
     assert assistant_message(parsed)["reasoning_content"] == "2 + 2"
     assert renderer.say(assistant_message(parsed)) == ids
-    assert not renderer.continues([{"role": "user", "content": "and?"}])
-    assert renderer.continues([{"role": "tool", "content": "1"}])
-    assert made("chatml")[0].continues([{"role": "user", "content": "and?"}])
+    history = calls_and_results("a", "b")
+    assert not renderer.continues([*history, SAID, {"role": "user", "content": "and?"}], 6)
+    assert renderer.continues(history, 4)
+    assert made("chatml")[0].continues([*history, SAID, {"role": "user", "content": "and?"}], 6)
 
 
 def test_a_completion_that_is_cut_or_holds_control_tokens_is_broken() -> None:
@@ -133,6 +134,14 @@ TOOLS_LAST = ROLES.replace(OFFER, "")
 TOOLS_LAST = TOOLS_LAST.replace("{%- else %}", "{%- else %}" + OFFER.replace("{%- if tools %}", NEWEST))
 
 
+WINDOW = ROLES.replace("for m in messages", "for m in (messages if messages | length < 7 else messages[-6:])")
+COUNTED = "{{- 'n=' ~ (messages | length // 4) }}" + ROLES
+INDEXED = ROLES.replace("' + m.content + '[/TOOL", "' ~ loop.index ~ m.content ~ '[/TOOL")
+WITH_TOOLS = "{{- 'used' if messages | selectattr('role', 'equalto', 'tool') | list }}" + ROLES
+REWRITING = TOOLS_LAST, SHORTENED, WINDOW, COUNTED, INDEXED, WITH_TOOLS
+SAID: dict[str, Any] = {"role": "assistant", "content": "done"}
+
+
 def calls_and_results(*ids: str) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = [{"role": "user", "content": "go"}]
     for id_ in ids:
@@ -146,14 +155,35 @@ def test_ids_have_the_form_that_the_template_asks_for(tmp_path: Path) -> None:
     renderer = load_renderer(checkpoint(tmp_path, NINE_LETTERS, "</s>"))
     history = calls_and_results("call_0_0", "toolu_01A", "<s>", "c")
     assert renderer.render(history, [TOOL]) and renderer.extend(history[-1:])
-    assert renderer.continues(history[-1:])
+    assert renderer.continues(history, len(history) - 1, [TOOL])
 
 
-@pytest.mark.parametrize(("template", "role"), [(TOOLS_LAST, "user"), (SHORTENED, "tool")])
-def test_a_template_that_rewrites_earlier_text_starts_anew(tmp_path: Path, template: str, role: str) -> None:
+@pytest.mark.parametrize("template", REWRITING)
+def test_a_template_that_rewrites_earlier_text_starts_anew(tmp_path: Path, template: str) -> None:
+    """Whatever it rewrites, and however far back: text that was sampled upon is what the template writes."""
     renderer = load_renderer(checkpoint(tmp_path, template, "</s>"))
-    assert not renderer.continues([{"role": role, "content": "x"}])
-    assert load_renderer(checkpoint(tmp_path, ROLES, "</s>")).continues([{"role": role, "content": "x"}])
+    plain = load_renderer(checkpoint(tmp_path, ROLES, "</s>"))
+    asked = [{"role": "user", "content": f"question {number}"} for number in range(3)]
+    history = [*calls_and_results("a", "b")[1:], SAID, asked[1], *calls_and_results("c")[1:], SAID, asked[2]]
+    answers = [at for at in range(1, len(history) + 1) if ([asked[0], *history][at])["role"] == "assistant"]
+    kept = []
+    for at, end in zip(answers, [*answers[1:], len(history) + 1], strict=True):
+        messages = [asked[0], *history][:end]
+        assert plain.continues(messages, at + 1, [TOOL])
+        kept.append(renderer.continues(messages, at + 1, [TOOL]))
+        if kept[-1]:
+            texts = [
+                renderer.tokenizer.decode(renderer.render(m, [TOOL])) for m in (messages[: at + 1], messages)
+            ]
+            added = renderer.tokenizer.decode(renderer.extend(messages[at + 1 :]))
+            assert texts[1].endswith(added)
+    assert not all(kept)
+
+
+def test_a_result_has_the_name_of_its_call(tmp_path: Path) -> None:
+    template = ROLES.replace("' + m.content + '[/TOOL", "' + m.name + m.content + '[/TOOL")
+    renderer = load_renderer(checkpoint(tmp_path, template, "</s>"))
+    assert "readx" in renderer.tokenizer.decode(renderer.render(calls_and_results("a"), [TOOL]))
 
 
 def test_a_template_that_takes_no_result_is_refused(tmp_path: Path) -> None:

@@ -174,11 +174,8 @@ class HeldConversation:
         known = next((i for i in range(len(digests) - 1, 0, -1) if digests[i] in self._nodes), 0)
         node = self._nodes.get(digests[known])
         untrainable = self._foreign(chat.messages, known) or (node.segment.untrainable if node else None)
-        # A template that drops earlier reasoning changes the history: what follows is a new segment.
-        if node is not None and not renderer.continues(chat.messages[known:]):
-            node = None
         try:
-            prompt = await offload(size, _continued, node, chat, known, renderer)
+            node, prompt = await offload(size, _continued, node, chat, known, renderer)
         except RenderError as error:
             raise invalid(f"messages cannot be rendered: {error}", "messages") from error
         if len(prompt) > MOST_PROMPT:
@@ -296,11 +293,17 @@ def _same_trust(node: TurnNode, untrainable: str | None) -> bool:
     return (node.segment.untrainable is None) == (untrainable is None)
 
 
-def _continued(node: TurnNode | None, chat: ChatRequest, known: int, renderer: Renderer) -> tuple[int, ...]:
-    if node is None:
-        return tuple(renderer.render(chat.messages, chat.tools))
+def _continued(
+    node: TurnNode | None, chat: ChatRequest, known: int, renderer: Renderer
+) -> tuple[TurnNode | None, tuple[int, ...]]:
+    """Return the prompt, and the node that it extends, if there is one.
+
+    A template that changes the history, as where it drops earlier reasoning, makes a new segment of it.
+    """
+    if node is None or not renderer.continues(chat.messages, known, chat.tools):
+        return None, tuple(renderer.render(chat.messages, chat.tools))
     added = renderer.extend(chat.messages[known:], stopped=node.stopped)
-    return (*node.segment.ids[: node.length], *added)
+    return node, (*node.segment.ids[: node.length], *added)
 
 
 def _passed(

@@ -76,8 +76,11 @@ class Renderer(Protocol):
         `stopped` tells whether the completion ended in a stop token.
         """
 
-    def continues(self, messages: Sequence[Message]) -> bool:
-        """Return whether the template keeps earlier text as it is when these messages follow it.
+    def continues(
+        self, messages: Sequence[Message], known: int, tools: Sequence[Mapping[str, Any]] = ()
+    ) -> bool:
+        """Return whether the template keeps the text of the first `known` messages, an answer the last of
+        them, when the others follow, and then writes what `extend` adds.
 
         Where it does not, as where earlier reasoning is dropped, the history must be rendered anew.
         """

@@ -62,7 +62,6 @@ class TemplateRenderer:
         self.think = self._form.think
         self.opened = self._header_opens_reasoning()
         self._forgets = self._forgets_reasoning()
-        self._rewriting = {role for role, *rounds in ROUNDS if self._rewrites(*rounds)}
         self._prove()
 
     def render(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> list[int]:
@@ -77,18 +76,40 @@ class TemplateRenderer:
         added here.
         """
         texts: list[str] = []
+        return self._encode(self._added(messages, texts, stopped=stopped), texts)
+
+    def _added(self, messages: Sequence[Message], texts: list[str], *, stopped: bool) -> str:
         text = self._write([PROBE, _answer(messages), *messages], (), texts, header=True)
         after = text.rindex(ANCHOR) + len(ANCHOR)
         found = [(text.find(end, after), end) for end in (self._end, *self._stop_texts)]
         at, end = min((one for one in found if one[0] >= 0), default=(-1, ""))
         if at < 0:
             raise RenderError("the chat template writes no end of the assistant's message here")
-        return self._encode(text[at + len(end) if stopped else at :], texts)
+        return text[at + len(end) if stopped else at :]
 
-    def continues(self, messages: Sequence[Message]) -> bool:
-        """Return whether the template keeps earlier text as it is when these messages follow it."""
-        roles = {message["role"] for message in messages}
-        return not (roles & self._rewriting or (self._forgets and "user" in roles))
+    def continues(
+        self, messages: Sequence[Message], known: int, tools: Sequence[Mapping[str, Any]] = ()
+    ) -> bool:
+        """Return whether the template writes what the last answer was sampled upon as it did then, and after
+        the answer what `extend` adds.
+
+        A template may put the tools into the newest question, shorten older results or count the messages:
+        only the whole history shows it.
+        """
+        new = messages[known:]
+        if self._forgets and any(message["role"] == "user" for message in new):
+            return False
+        texts: list[str] = []
+        try:
+            added = _plain(self._added(new, texts, stopped=True), texts)
+            whole = self._text(messages, tools, header=True)
+            answered = self._text(messages[:known], tools, header=False)
+            # Some templates write an end of all, others a start of reasoning, after what is still the last.
+            asked = [self._text(messages[: known - 1], tools, header=h).rstrip() for h in (False, True)]
+        except RenderError:
+            return False  # rendering the whole says why
+        kept = whole.removesuffix(added).rstrip()
+        return whole.endswith(added) and answered.startswith(kept) and any(map(kept.startswith, asked))
 
     def parse(self, completion_ids: Sequence[int]) -> Parsed:
         """Read a completion, its stop token included."""
@@ -161,7 +182,7 @@ class TemplateRenderer:
 
         if not self._offers_tools:
             messages, tools = in_hermes_way(messages, tools), ()
-        plain = [_guarded_message(self._with_ids(message), guard) for message in messages]
+        plain = [_guarded_message(self._with_ids(message), guard) for message in _with_names(messages)]
         return self._template.write(plain, [_guarded(tool, guard) for tool in tools], header=header)
 
     def _hostile(self, text: str) -> bool:
@@ -212,23 +233,9 @@ class TemplateRenderer:
                 return form
         raise RenderError(f"its chat template is refused: it takes no call with its result ({refusal})")
 
-    def _rewrites(self, before: Sequence[Message], more: Sequence[Message]) -> bool:
-        """Return whether the messages `before` are written otherwise once `more` follow them.
-
-        A template may put the tools into the newest question, or shorten older results.
-        """
-        try:
-            late = self._text([*before, *more], header=True)
-            # Some templates write an end of all, others a start of reasoning, after what is still the last.
-            early = [self._text(before, header=header).rstrip() for header in (False, True)]
-        except RenderError:
-            return False  # such a history is refused when it comes
-        return not any(late.startswith(text) for text in early)
-
-    def _text(self, messages: Sequence[Message], *, header: bool) -> str:
+    def _text(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], *, header: bool) -> str:
         texts: list[str] = []
-        text = self._write(messages, [TOOL], texts, header=header)
-        return SENTINEL.sub(lambda found: texts[int(found[2])], text)
+        return _plain(self._write(messages, tools, texts, header=header), texts)
 
     def _writes_tools(self) -> bool:
         try:
@@ -320,19 +327,27 @@ def _round(id_: str) -> list[Message]:
     return [{"role": "assistant", "content": "", "tool_calls": [call]}, result]
 
 
+def _with_names(messages: Sequence[Message]) -> list[Message]:
+    """Return the messages, the results with the names of their calls, which few clients send and some
+    templates write."""
+    calls = [call for message in messages for call in message.get("tool_calls") or ()]
+    names = {call.get("id"): call.get("function", call)["name"] for call in calls}
+    return [
+        {"name": names[message.get("tool_call_id")], **message}
+        if message["role"] == "tool" and message.get("tool_call_id") in names
+        else message
+        for message in messages
+    ]
+
+
 def _nine(id_: str) -> str:
     """Return nine letters and digits that stand for an id."""
     return hashlib.blake2b(id_.encode(errors="surrogatepass"), digest_size=5).hexdigest()[:9]
 
 
-SAID: Message = {"role": "assistant", "content": "ostinato-answer"}
-ROUNDS: tuple[tuple[str, Sequence[Message], Sequence[Message]], ...] = (
-    ("user", [PROBE, SAID, PROBE], [SAID, PROBE]),
-    ("user", [PROBE, *_round("call_0_0"), SAID, PROBE], [*_round("call_1_0"), SAID, PROBE]),
-    ("tool", [PROBE, *_round("call_0_0")], _round("call_1_0")),
-    ("tool", [PROBE, *_round("call_0_0"), *_round("call_1_0")], _round("call_2_0")),
-)
-"""Histories of several rounds, each with what follows, by the role of what makes the difference."""
+def _plain(text: str, texts: Sequence[str]) -> str:
+    """Return what the template wrote with the hostile texts in their places."""
+    return SENTINEL.sub(lambda found: texts[int(found[2])], text)
 
 
 def _guarded_message(message: Message, guard: Texts) -> dict[str, Any]:

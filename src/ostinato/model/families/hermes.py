@@ -62,8 +62,10 @@ class HermesRenderer:
         start = "\n" if stopped else f"{IM_END}\n"
         return self._encode([_Piece(start, True), *_body(messages), _Piece(ASSISTANT, True)])
 
-    def continues(self, messages: Sequence[Message]) -> bool:
-        """Return whether earlier text stays as it is when these messages follow it: always, here."""
+    def continues(
+        self, messages: Sequence[Message], known: int, tools: Sequence[Mapping[str, Any]] = ()
+    ) -> bool:
+        """Return whether earlier text stays as it is when more messages follow it: always, here."""
         return True
 
     def parse(self, completion_ids: Sequence[int]) -> Parsed:
