@@ -22,6 +22,7 @@ from ostinato.harness.profiles.profile import PROFILES, Profile
 from ostinato.harness.providers.base import Hit, Providers
 from ostinato.harness.tools.definitions import CATALOGUE, TOOLS
 from ostinato.harness.tools.files import READ_LINES
+from ostinato.harness.tools.names import shown
 from ostinato.sandbox.base import Sandbox, SandboxError
 
 SCALARS = st.one_of(
@@ -65,6 +66,18 @@ async def test_the_rest_of_a_long_line_can_be_read(tools: Executor, sandbox: San
         rest = await said(tools, "bash", command=cut[:-1].partition("line 1, ")[2])
         assert (line * 2)[50_000:].startswith(rest) and len(rest) > 9_000
         assert shown == (line * 2)[:50_000]
+
+
+@pytest.mark.parametrize(
+    ("name", "encoding"), [("-dash", "utf-8"), ("by\udce9\n'%te", "utf-8"), ("old", "latin-1")]
+)
+async def test_the_rest_is_read_whatever_the_name_and_the_encoding(
+    tools: Executor, sandbox: Sandbox, name: str, encoding: str
+) -> None:
+    await sandbox.write(name, ("é" * 60_000 + "\n").encode(encoding))
+    text = await said(tools, "read", path=shown(name))
+    rest = await said(tools, "bash", command=text.partition("line 1, ")[2][:-1])
+    assert rest == "é" * 10_000
 
 
 async def test_lines_are_those_of_git(tools: Executor, sandbox: Sandbox) -> None:
@@ -135,6 +148,7 @@ async def test_bash(tools: Executor, sandbox: Sandbox) -> None:
 
 @pytest.mark.parametrize("length", [20_000, 20_001, 20_010, 20_100, 90_000])
 async def test_output_that_is_cut_says_how_much(tools: Executor, length: int) -> None:
+    assert await said(tools, "bash", command="echo '[5 bytes left out]'; echo a") == "[5 bytes left out]\na"
     text = await said(tools, "bash", command=f"head -c {length} /dev/zero | tr '\\0' x; exit 4")
     cut, _, shown = text.rpartition("\n[exit code 4]")[0].rpartition("]\n")
     assert len(shown) == 20_000
@@ -165,6 +179,13 @@ async def test_ls(tools: Executor) -> None:
     assert await said(tools, "ls", path="pkg") == "util.py"
     assert await said(tools, "ls", path="calc.py") == "error: calc.py is not a directory"
     assert await said(tools, "ls", path="none") == "error: no such file none"
+
+
+async def test_a_link_that_leads_to_itself_is_a_name(tools: Executor, sandbox: Sandbox) -> None:
+    await sandbox.exec("ln -s loop loop; mkfifo pipe")
+    assert await said(tools, "ls") == "calc.py\nloop\npipe\npkg/"
+    assert (await said(tools, "read", path="pipe")).startswith("error: pipe: ")
+    assert (await said(tools, "read", path="loop")).startswith("error: ")
 
 
 async def test_ask_user(tools: Executor, user) -> None:

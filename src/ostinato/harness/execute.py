@@ -185,7 +185,7 @@ def _failure(status: int) -> str:
 
 def _tail(text: str) -> str:
     """Return the end of an output, with a line above it that says how much was cut and how to get at it."""
-    noted = LEFT_OUT.match(text)
+    noted = LEFT_OUT.match(text) if len(text) > OUTPUT_CHARS else None  # a short output was never cut
     cut = int(noted[1]) if noted else 0
     text = text[noted.end() :] if noted else text
     cut += max(0, len(text) - OUTPUT_CHARS)

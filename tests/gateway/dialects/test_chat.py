@@ -117,3 +117,21 @@ def test_any_json_is_read_or_refused(body: object) -> None:
         parse_chat(json.loads(json.dumps(body)))
     except ApiError as error:
         assert 400 <= error.status < 500  # noqa: PT017
+
+
+def test_results_are_in_the_order_of_their_calls() -> None:
+    calls = [{**CALL, "id": id_} for id_ in ("a", "b", "c")]
+    said = {"role": "assistant", "content": None, "tool_calls": calls}
+    results = [{"role": "tool", "tool_call_id": id_, "content": id_} for id_ in ("c", "a", "b")]
+    read = parse_chat(GOOD | {"messages": [HI, said, *results, HI]}).messages
+    assert [message["content"] for message in read[2:]] == ["a", "b", "c", "hi"]
+    foreign = {"role": "tool", "tool_call_id": "x", "content": "x"}
+    read = parse_chat(GOOD | {"messages": [HI, said, foreign, results[1]]}).messages
+    assert [message["content"] for message in read[2:]] == ["x", "a"]
+
+
+@pytest.mark.parametrize("field", ["function_call", "refusal", "audio"])
+def test_what_an_assistant_said_in_another_form_is_refused(field: str) -> None:
+    said = {"role": "assistant", "content": None, field: {"name": "x"}}
+    with pytest.raises(ApiError, match=rf"messages\[1\].{field} is not supported"):
+        parse_chat(GOOD | {"messages": [HI, said]})

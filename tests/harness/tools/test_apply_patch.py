@@ -96,6 +96,7 @@ def test_hunks_that_only_add() -> None:
 def test_what_was_not_named_stays() -> None:
     assert patched("a\r\nb\r\nc", "-a\n+x\n+y") == "x\r\ny\r\nb\r\nc"
     assert patched("a\r\nb\nc\n", "-b\n+x") == "a\r\nx\nc\n"
+    assert patched("a\r\r\nb\n", "-a\r\n+x\r") == "x\r\r\nb\n"
     assert patched("a\x0c\nb\u2028b\n", "-b\u2028b\n+\x0b") == "a\x0c\n\x0b\n"
     assert patched("a\n", "-a") == ""
     assert patched("\n\n", "@@\n-\n+x\n*** End of File") == "\nx\n"

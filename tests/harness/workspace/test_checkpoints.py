@@ -155,14 +155,15 @@ async def test_a_call_that_the_process_did_not_survive_can_be_undone(
     assert (repo / "calc.py").read_text() == original
 
 
-async def test_a_repository_without_commits(tmp_path: Path, home: Path) -> None:
-    git(tmp_path, "init", "-q", "fresh")
-    (tmp_path / "fresh" / "a").write_text("1")
-    checkpoints = await Checkpoints.open(tmp_path / "fresh", home)
+@pytest.mark.parametrize("name", ["fresh", "caf\udce9"])
+async def test_a_repository_without_commits(tmp_path: Path, home: Path, name: str) -> None:
+    git(tmp_path, "init", "-q", name)
+    (tmp_path / name / "a").write_text("1")
+    checkpoints = await Checkpoints.open(tmp_path / name, home)
     one = await checkpoints.take()
-    (tmp_path / "fresh" / "a").write_text("2")
+    (tmp_path / name / "a").write_text("2")
     await checkpoints.undo(one, await checkpoints.take())
-    assert (tmp_path / "fresh" / "a").read_text() == "1"
+    assert (tmp_path / name / "a").read_text() == "1"
 
 
 async def test_a_linked_worktree_is_one_of_its_own(repo: Path, home: Path, tmp_path: Path) -> None:

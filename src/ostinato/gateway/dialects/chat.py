@@ -19,6 +19,7 @@ from ostinato.gateway.dialects.request import (
     check_object,
     field_names,
     hints_of,
+    in_order_of_calls,
     max_tokens_of,
     model_of,
     offers_tools,
@@ -64,7 +65,7 @@ def parse_chat(body: object) -> ChatRequest:
     structure = structure_of(body.get("response_format"), "response_format") or vllm_structure_of(body)
     return ChatRequest(
         model=model_of(body),
-        messages=_messages(body.get("messages")),
+        messages=in_order_of_calls(_messages(body.get("messages"))),
         tools=tools if offers_tools(body.get("tool_choice")) else (),
         stream=bool(typed(body, "stream", bool, False)),
         include_usage=options.get("include_usage") is True,
@@ -92,6 +93,9 @@ def _message(message: object, where: str) -> Message:
             part_text(part, f"{where}.content[{i}]", TEXT)
     elif not isinstance(content, str) and not (content is None and message["role"] == "assistant"):
         raise invalid(f"{where}.content must be text", f"{where}.content")
+    for name in ("function_call", "refusal", "audio"):
+        if message.get(name):
+            raise invalid(f"{where}.{name} is not supported", f"{where}.{name}", code="unsupported_content")
     if message.get("tool_calls"):
         message = message | {"tool_calls": _calls(message, where)}
     if message["role"] == "assistant":

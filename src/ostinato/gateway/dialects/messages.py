@@ -18,6 +18,7 @@ from ostinato.gateway.dialects.request import (
     check_object,
     field_names,
     function_tool,
+    in_order_of_calls,
     items,
     max_tokens_of,
     merge,
@@ -82,7 +83,7 @@ def _request(body: Mapping[str, Any]) -> ChatRequest:
     structure = structure_of(typed(body, "output_config", dict, {}).get("format"), "output_config.format")
     return ChatRequest(
         model=model_of(body),
-        messages=(*_system(body.get("system")), *_messages(body.get("messages"))),
+        messages=in_order_of_calls((*_system(body.get("system")), *_messages(body.get("messages")))),
         tools=_tools(body) if offered else (),
         stream=bool(typed(body, "stream", bool, False)),
         max_tokens=max_tokens_of(body, "max_tokens"),

@@ -1,6 +1,6 @@
 """The one form in which the gateway keeps a request of any dialect, and the checks that dialects share."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,6 +70,25 @@ class Models:
         known = ", ".join(map(repr, (MODEL, *self._aliases)))
         message = f"unknown model {model[:100]!r}, use {known}"
         raise ApiError(404, message, code="model_not_found", param="model")
+
+
+def in_order_of_calls(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return the messages with the results of each answer in the order of its calls.
+
+    Ids tell a client which result is whose, in any order. Most templates write no ids, so a model reads the
+    first result as the first call's.
+    """
+    ordered: list[Message] = []
+    places: dict[Any, int] = {}
+    first = 0
+    for message in messages:
+        ordered.append(message)
+        if message["role"] != "tool":
+            places = {call.get("id"): n for n, call in enumerate(message.get("tool_calls") or ())}
+            first = len(ordered)
+        elif all(each.get("tool_call_id") in places for each in ordered[first:]):
+            ordered[first:] = sorted(ordered[first:], key=lambda each: places[each["tool_call_id"]])
+    return tuple(ordered)
 
 
 def check_length(chat: ChatRequest) -> None:

@@ -9,7 +9,8 @@ from ostinato.gateway.dialects.request import Message, arguments_text, merge, te
 from ostinato.gateway.errors import invalid
 
 TEXT = {"input_text", "output_text", "text"}
-SKIPPED = ("compaction", "item_reference")
+ELSEWHERE = ("compaction", "item_reference")
+"""Items that stand for what another service keeps."""
 ROLES = ("user", "assistant", "system", "developer")
 SHELL_FIELDS = {"command": "command", "workdir": "working_directory", "timeout_ms": "timeout_ms"}
 """The arguments of `local_shell`, and the fields of an action that hold them."""
@@ -46,8 +47,9 @@ def _item(item: object, where: str) -> Message | None:
     if not isinstance(item, dict):
         raise invalid(f"{where} must be an object", where)
     kind = item.get("type", "message")
-    if kind in SKIPPED:
-        return None
+    if kind in ELSEWHERE:
+        message = f"{where} is {kind}: the gateway keeps none, send the items themselves (`store: false`)"
+        raise invalid(message, where, code="unsupported_content")
     if not isinstance(kind, str) or kind not in ITEMS:
         message = f"{where} has the type {str(kind)[:40]!r}, which this gateway cannot read"
         raise invalid(message, where, code="unsupported_content")

@@ -19,6 +19,7 @@ from ostinato.gateway.dialects.request import (
     field_names,
     function_tool,
     hints_of,
+    in_order_of_calls,
     max_tokens_of,
     model_of,
     offers_tools,
@@ -81,7 +82,7 @@ def parse_responses(body: object) -> ChatRequest:
     system = [{"role": "system", "content": instructions}] if instructions else []
     return ChatRequest(
         model=model_of(body),
-        messages=(*system, *messages_of(body.get("input"))),
+        messages=in_order_of_calls((*system, *messages_of(body.get("input")))),
         tools=tools if offers_tools(body.get("tool_choice")) else (),
         stream=bool(typed(body, "stream", bool, False)),
         max_tokens=max_tokens_of(body, "max_output_tokens"),

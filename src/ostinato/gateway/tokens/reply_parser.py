@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -157,7 +158,11 @@ def _as_double(value: Any) -> Any:
         return [_as_double(one) for one in value]
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value
-    return int(value) if value == int(value) and abs(value) <= MOST_WHOLE else float(f"{float(value):.15g}")
+    try:
+        double = float(value)
+    except OverflowError:  # a client that reads it at all reads it as endless
+        return math.copysign(math.inf, value)
+    return int(double) if abs(double) < MOST_WHOLE and double.is_integer() else float(f"{double:.15g}")
 
 
 def _digest(before: bytes, data: bytes) -> bytes:

@@ -123,7 +123,8 @@ def _put(lines: Sequence[str], hunk: Hunk, at: int) -> Iterator[str]:
         if mark == "+":
             like = removed.pop(0) if removed else (beside or [""])[0]
             beside = [like]
-            yield text if text.endswith("\r") or not like.endswith("\r") else text + "\r"
+            end, own = (line[len(line.rstrip("\r")) :] for line in (like, text))
+            yield text if len(own) >= len(end) else text.rstrip("\r") + end
             continue
         if mark == "-":
             removed.append(lines[at])

@@ -1,6 +1,8 @@
 """The tools that read and change files. Some profiles require that a file is read before it is changed."""
 
+import codecs
 import hashlib
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -10,6 +12,7 @@ from ostinato.harness.errors import InvalidArguments, UnexpectedEnvironment
 from ostinato.harness.tools import contents, edit
 from ostinato.harness.tools.apply_patch import ChangeKind, parse
 from ostinato.harness.tools.contents import FileText
+from ostinato.harness.tools.names import meant, shown
 from ostinato.harness.tools.patching import patch
 from ostinato.harness.tools.paths import inside
 from ostinato.sandbox.base import Sandbox
@@ -145,15 +148,28 @@ def _window(found: FileText, skip: int, limit: int) -> str:
     return "\n".join([*shown, *notes]) or "(empty)"
 
 
+def _word(path: str) -> str:
+    """Return the name of a file, as the model was shown it, as one word of a command that is no option."""
+    name = meant(path)
+    name = f"./{name}" if name.startswith("-") else name
+    if shown(name) == name:
+        return shlex.quote(name)
+    odd = b"\\%'"
+    octal = "".join(
+        chr(byte) if 32 <= byte < 127 and byte not in odd else f"\\{byte:03o}" for byte in os.fsencode(name)
+    )
+    return f"\"$(printf '{octal}')\""
+
+
 def _rest(found: FileText, line: str, number: int) -> str:
     """Return how many characters of a line are left, and the command that shows the first of them."""
-    name = shlex.quote(found.path)
-    if found.encoding.startswith(("utf-16", "utf-32")):
-        encoding, mark = "utf-8", b""
-        text = f"iconv -f {found.encoding[:6]} -t utf-8 {name} | sed -n {number}p"
-    else:
-        encoding, mark = found.encoding, found.mark if number == 1 else b""
-        text = f"sed -n {number}p {name}"
-    start = len(mark + line[:READ_CHARS].encode(encoding)) + 1
+    name = _word(found.path)
+    mark = found.mark if number == 1 else b""
+    text = f"sed -n {number}p {name}"
+    if found.encoding != "utf-8":
+        wide = found.encoding.startswith(("utf-16", "utf-32"))  # whose mark says which
+        encoding = found.encoding[:6] if wide else codecs.lookup(found.encoding).name
+        mark, text = b"", f"iconv -f {encoding} -t utf-8 {name} | sed -n {number}p"
+    start = len(mark + line[:READ_CHARS].encode()) + 1
     left = len(line) - READ_CHARS
     return f"{left} more characters of line {number}, {text} | tail -c +{start} | head -c {PIECE_BYTES}"

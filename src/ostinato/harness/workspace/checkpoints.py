@@ -58,7 +58,7 @@ class Restored:
 
 def place_of(root: Path, home: Path) -> Path:
     """Return the private repository of a working tree's checkpoints, in a folder of its own below `home`."""
-    return home / hashlib.sha256(str(root).encode()).hexdigest()[:16]
+    return home / hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
 
 
 def tree_of(checkpoint: str) -> str:
@@ -92,7 +92,7 @@ class Checkpoints:
         (place / "info" / "attributes").write_text(RAW)
         exclude = await _path(root, "info/exclude")
         (place / "info" / "exclude").write_bytes(exclude.read_bytes() if exclude.exists() else b"")
-        (place / "objects" / "info" / "alternates").write_text(f"{objects}\n")
+        (place / "objects" / "info" / "alternates").write_bytes(os.fsencode(objects) + b"\n")
         checkpoints = cls(root, place)
         if (place / "index").exists():
             shutil.copyfile(place / "index", checkpoints._index)

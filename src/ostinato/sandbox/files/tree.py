@@ -229,7 +229,15 @@ def _clear(real: str) -> None:
 def names(root: str, path: str) -> list[str]:
     """Return the sorted names in a directory, directories with a trailing slash."""
     with os.scandir(resolve(root, path)) as entries:
-        return sorted(entry.name + "/" * entry.is_dir() for entry in entries)
+        return sorted(entry.name + "/" * _leads_to_folder(entry) for entry in entries)
+
+
+def _leads_to_folder(entry: os.DirEntry[str]) -> bool:
+    """Return whether an entry is a directory or a link to one; a link that leads round in a circle is not."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def walk(root: str, *, git: bool = False) -> Iterator[os.DirEntry[str]]:

@@ -434,3 +434,15 @@ async def test_malformed_input_is_answered_and_outlived(gateway, repo, state):
     process.stdin.close()
     output, _ = await process.communicate()
     assert process.returncode == 0 and output == b""
+
+
+async def test_what_is_no_pipe_is_refused() -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "ostinato", "acp"),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    output, errors = await process.communicate()
+    assert (process.returncode, output) == (2, b"")
+    assert errors.startswith(b"ostinato: standard input must be a pipe: an editor starts acp")

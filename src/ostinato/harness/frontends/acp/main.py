@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import importlib.util
 import os
+import stat
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -64,10 +65,12 @@ def serve(options: "Options") -> int:
         return _refuse("an editor needs the Agent Client Protocol: pip install -e '.[code]'")
     if sys.stdin.isatty():
         return _refuse("acp is started by an editor, see docs/acp.md; `ostinato code` is for terminals")
-    try:
-        asyncio.run(_serve(options))
-    except ValueError as error:
-        return _refuse(f"standard input must be a pipe: {error}")
+    kind = os.fstat(sys.stdin.fileno()).st_mode
+    if not (stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind)):
+        return _refuse(
+            "standard input must be a pipe: an editor starts acp and writes to it, see docs/acp.md"
+        )
+    asyncio.run(_serve(options))
     return DONE
 
 
