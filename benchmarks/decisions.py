@@ -237,7 +237,7 @@ def cycle(rng: Rng, n: int, candidate: Candidate, alpha: NDArray[np.float64]) ->
             len(met),
             candidate.reward,
             alpha=alpha[met] / 2 if cheaper else alpha[met],  # `Trial.level`
-            margin=live.cheaper_reward_margin,
+            margin=live.reward_margin,
             cheaper=cheaper,
         )
         promoted[met], rolled_back[met] = tested["promoted"], tested["rolled_back"]

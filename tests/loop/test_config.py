@@ -35,6 +35,7 @@ def test_settings_that_can_work_are_taken() -> None:
     "setting",
     [
         "live.claim=best",
+        "live.claim=suite",
         "live.budget=endless",
         "live.assign=team",
         "live.judge=http://127.0.0.1:1/v1",

@@ -4,6 +4,8 @@ The claim is settled before the first session, in a `Trial`, and tested against 
 
 - PROMOTE refutes "the challenger's reward per session is not higher"; wrongly with chance `Trial.alpha`,
   which comes from the budget.
+- PROMOTE under the claim SUITE also refutes "it is lower by `margin` or more", after a gate that refuted "the
+  suite is solved no more" at the same chance; wrongly with chance `Trial.alpha`.
 - PROMOTE_CHEAPER refutes "it is lower by `margin` or more" and "the challenger samples no fewer tokens";
   wrongly with chance `Trial.alpha`.
 - ROLL_BACK refutes "the reward is not lower and no guardrail rose by more than its limit"; wrongly with
@@ -58,6 +60,8 @@ class Claim(StrEnum):
     """The claim that a trial sets out to show of its challenger."""
 
     BETTER = "better"
+    SUITE = "suite"
+    """Better on the run's suite, as the gate has shown, and not worse with people by the margin."""
     CHEAPER = "cheaper"
 
 
@@ -83,7 +87,7 @@ class Trial:
     """The chance of a false roll-back: half for the reward, half for all guardrails together."""
     claim: Claim = Claim.BETTER
     margin: float = 0.0
-    """The loss of reward per session that would be too much; used by CHEAPER alone."""
+    """The loss of reward per session that would be too much; used by SUITE and CHEAPER."""
     guardrails: Mapping[str, float] = field(default_factory=dict)
     """The limit of each guardrail: the rise that is too much, whatever the reward does."""
     champion: str = "champion"
@@ -95,15 +99,15 @@ class Trial:
                 f"trial {self.experiment}: share {self.share} and alpha {self.alpha} lie between 0 and 1, "
                 f"horizon {self.horizon} is 1 at least"
             )
-        if (self.claim is Claim.CHEAPER) != (self.margin > 0):
-            raise ValueError(f"trial {self.experiment}: a margin above 0 goes with the claim 'cheaper' alone")
+        if (self.claim is Claim.BETTER) != (self.margin == 0):
+            raise ValueError(f"trial {self.experiment}: the claims 'suite' and 'cheaper' alone have a margin")
 
     @property
     def level(self) -> float:
-        """The chance of error on each side of a bound: a claim of CHEAPER can promote in two ways, better and
-        cheaper, and each has half of `alpha`.
+        """The chance of error on each side of a bound: claims with a margin can promote in two ways, better
+        and what is claimed, and each has half of `alpha`.
         """
-        return self.alpha / 2 if self.claim is Claim.CHEAPER else self.alpha
+        return self.alpha if self.claim is Claim.BETTER else self.alpha / 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,11 +281,14 @@ class _Bounds:
         doubtful = [name for name, rise in self.within.items() if rise.high >= limits[name]]
         better = self.promoting.low > 0
         cheaper = trial.claim is Claim.CHEAPER and self.promoting.low > -trial.margin and self.tokens.high < 0
-        if (better or cheaper) and doubtful:
+        safe = trial.claim is Claim.SUITE and self.promoting.low > -trial.margin
+        if (better or cheaper or safe) and doubtful:
             shown = ", ".join(f"{name} {self.within[name]}" for name in doubtful)
             return Decision.HOLD, f"not shown to stay within the guardrails: {shown}; {reward}"
         if better:
             return Decision.PROMOTE, f"better: {reward}"
+        if safe:
+            return Decision.PROMOTE, f"better on the suite and no worse by {trial.margin:g}: {reward}"
         if cheaper:
             saved = f"{self.tokens} tokens a session"
             return Decision.PROMOTE_CHEAPER, f"no worse by {trial.margin:g} and cheaper: {reward}, {saved}"

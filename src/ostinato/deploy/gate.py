@@ -50,6 +50,9 @@ ALPHA = 0.05
 HARM = 0.05
 """The chance of a false roll-back."""
 
+SUITE = "the suite"
+"""The name of the suite's mean among what may have been lost."""
+
 
 class GateError(ValueError):
     """The two versions cannot be compared."""
@@ -64,14 +67,15 @@ def gate(
     experiment: str | None = None,
     chain: str = FIRST_CHAIN,
     suite: SuiteChanges | None = None,
+    surpass: bool = False,
 ) -> Verdict:
     """Return a verdict on the candidate: ADMIT, HOLD or ROLL_BACK.
 
     `margin` is the loss of solve rate that would be too much. `experiment` names the trial whose promotion
     would rest on this gate, so that the budget counts it in `chain`; `alpha` is then the trial's. `suite` is
-    what the run's suite shows of both versions. A task that one side left out counts for neither. Raises
-    GateError unless both sides hold the same other tasks in the same order, with as many passes, measured
-    under one harness.
+    what the run's suite shows of both versions; to `surpass` asks that more of it is solved. A task that one
+    side left out counts for neither. Raises GateError unless both sides hold the same other tasks in the same
+    order, with as many passes, measured under one harness.
     """
     left_out = {*current.left_out, *candidate.left_out}
     current, candidate = current.without(left_out), candidate.without(left_out)
@@ -84,9 +88,11 @@ def gate(
     rises = {name: _change(before, after, name) for name in SLACK if getattr(before[0], name)}
     if suite is not None:
         changes |= {f"{split} of the suite": each for split, each in suite.splits.items()}
-        losses["the suite"] = mean_of(list(suite.splits.values()))
+        losses[SUITE] = mean_of(list(suite.splits.values()))
         rises |= suite.rises
-    decision, reason = _decide(changes, losses, rises, margin, alpha)
+    if surpass and suite is None:
+        raise GateError("a candidate that claims to be better on the suite needs one: set bench.suite")
+    decision, reason = _decide(changes, losses, rises, (margin, surpass), alpha)
     k = len(before[0].solved)
     best = {split: _best_change(before, after, split, k) for split in splits} if k > 1 else {}
     if best:
@@ -226,13 +232,19 @@ def _shown(rises: Mapping[str, Estimate]) -> dict[str, Estimate]:
 
 
 def unproven(
-    losses: Mapping[str, Estimate], rises: Mapping[str, Estimate], margin: float, alpha: ArrayLike
+    losses: Mapping[str, Estimate],
+    rises: Mapping[str, Estimate],
+    margin: float,
+    alpha: ArrayLike,
+    *,
+    surpass: bool = False,
 ) -> dict[str, Flags]:
     """Return, for each hypothesis that ADMIT refutes, whether it still stands."""
-    stands = {
-        f"{what} may have lost {margin:g}": loss.value - half_width(loss, alpha) <= -margin
-        for what, loss in losses.items()
-    }
+    stands = {}
+    for what, loss in losses.items():
+        much = 0.0 if surpass and what == SUITE else margin
+        name = f"{what} may have lost {much:g}" if much else f"{what} may be solved no more"
+        stands[name] = loss.value - half_width(loss, alpha) <= -much
     return stands | {
         f"{name} may be worse by {limit(name):g}": rise.value + half_width(rise, alpha) >= limit(name)
         for name, rise in _shown(rises).items()
@@ -243,15 +255,16 @@ def _decide(
     changes: Mapping[str, Estimate],
     losses: Mapping[str, Estimate],
     rises: Mapping[str, Estimate],
-    margin: float,
+    least: tuple[float, bool],
     alpha: float,
 ) -> tuple[Decision, str]:
+    margin, surpass = least
     harms = p_values(changes, rises)
     refuted = holm([float(p) for p in harms.values()], HARM)
     measured = zip(harms, [*changes.values(), *rises.values()], refuted, strict=True)
     if shown := [f"{what}: {interval(each, HARM)}" for what, each, yes in measured if yes]:
         return Decision.ROLL_BACK, "; ".join(shown)
-    stands = unproven(losses, rises, margin, alpha)
+    stands = unproven(losses, rises, margin, alpha, surpass=surpass)
     compared = zip(stands.items(), [*losses.values(), *_shown(rises).values()], strict=True)
     if doubts := [f"{what}: {interval(each, alpha)}" for (what, yes), each in compared if yes]:
         return Decision.HOLD, "; ".join(doubts)
