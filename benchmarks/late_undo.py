@@ -1,7 +1,7 @@
 """Trials whose wrong edits are undone late: what is promoted, and what still stays after its outcome window.
 
-`benchmarks.decisions` prints them. The shipped reward, `judge` and the shipped outcomes decide; the people are those
-of `fuzz/late_trials.py`.
+`benchmarks.decisions` prints them. The shipped reward, `judge` and the shipped outcomes decide; people are
+those of `fuzz/late_trials.py`.
 """
 
 import time
@@ -20,7 +20,7 @@ CHALLENGERS = {
     "70 %": Version(right=0.7, undone_h=1.0),
     "80 %": Version(right=0.8, undone_h=1.0),
 }
-"""The challengers of a champion that is right in 60 %, its wrong edits undone at 1 h; the first one is bad."""
+"""The challengers of a champion that is right in 60 %, its wrong edits undone at 1 h; the first is bad."""
 
 
 def late_undo(runs: int, seed: int) -> Row:
