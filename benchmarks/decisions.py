@@ -22,6 +22,8 @@ The functions of `ostinato.deploy` themselves decide simulated tests, on arrays 
   in blocks of hours, by claim; `team_beyond` is the share of 95 % intervals that leave out the truth
   (`teams.py`).
 - `releases`: canary, ramp and split at the size of a product (`releases.py`).
+- `late_undo_promoted`: a challenger right in 45 % whose wrong edits are undone at 30 h, against 60 % at 1 h,
+  that stays promoted after its outcome window (`late_undo.py`).
 - `bad`: planted bad candidates of four kinds before gate and A/B of the demo's sizes, all that is promoted.
 
 Intervals are Wilson's, 95 %.
@@ -40,6 +42,7 @@ from scipy.special import ndtri
 
 from benchmarks.budgets import AT, budgets
 from benchmarks.equal_trials import aa_tests, slow_feedback
+from benchmarks.late_undo import late_undo
 from benchmarks.measure import Run, table
 from benchmarks.releases import Row, rate, releases
 from benchmarks.teams import team
@@ -401,6 +404,10 @@ def show(figures: Row) -> None:
     print("\nA team that meets both arms in blocks of hours, one week")
     rows = {f"{kind.partition('_')[2]}, {what}": row for kind in TEAM for what, row in figures[kind].items()}
     table(["", "n", "rate"], [[name, str(row["n"]), shown(row)] for name, row in rows.items()])
+    print("\nOutcomes: a champion right in 60 %, whose wrong edits are undone at 1 h")
+    late = figures["late_undo_promoted"]["by_kind"]
+    rows = [[kind, shown(row["promoted"]), shown(row["stays"])] for kind, row in late.items()]
+    table(["challenger right in", "promoted", "stays after its outcome window"], rows)
     tasks = powers["gate_seeds_tasks_to_admit_an_equal_one_80_percent"]
     print(f"\n`seeds` tasks that would admit an equal candidate four times in five: {tasks:,}")
 
@@ -437,6 +444,7 @@ def main(run: Run) -> None:
         "releases": releases(min(runs, 2000), seed),
         **budgets(min(runs, 100), seed),
         **team(min(runs, 2000), seed),
+        "late_undo_promoted": late_undo(min(runs, 1000), seed),
     }
     show(figures)
     run.finish(figures, as_json=options.json)

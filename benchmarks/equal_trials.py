@@ -39,10 +39,10 @@ KEPT, REVERTED = LIVE.parts["kept"].weight, LIVE.parts["reverted"].weight
 """What a session is worth by what its user did with the edit; silence is worth nothing."""
 SAYS_SO = 0.8
 """The share of sessions whose user shows what became of the edit at all."""
-FIRST_H = 1.0
+FIRST_H = WINDOW_H / 24
 """The mean time until a user of the champion shows it, exponential, in hours."""
-LATER_H = (1.0, 4.0, 12.0)
-"""The same with the challenger."""
+LATER_H = (WINDOW_H / 24, WINDOW_H / 6, WINDOW_H / 2)
+"""The same with the challenger; of the last 13 % fall beyond the window, and count as silence."""
 
 
 class People:

@@ -24,7 +24,7 @@ from ostinato.store import Store
 from ostinato.types import Arm, Ending, GenerateRequest, Signal, SignalKind
 
 SESSION = "0b5cf9de-5a4b-4a6e-8d0e-3f1a2b3c4d5e"
-LATER = time.time() + 2 * LIVE.train_after_s
+LATER = time.time() + 2 * LIVE.mature_s
 BEFORE, AFTER = "def add(a, b):\n    return a - b\n", "def add(a, b):\n    return a + b\n"
 TOOL = {
     "name": "Edit",

@@ -169,6 +169,8 @@ ostinato cycle resume
 ostinato cycle abort
 ostinato cycle promote
 ostinato cycle rollback
+ostinato cycle demote 12 --reason "undone after days"
+ostinato cycle confirm 12
 ostinato rewards explain 3f2a90c1
 ostinato rewards score --definition mine.toml
 ostinato bench seal mined

@@ -141,7 +141,7 @@ async def test_sessions_of_a_real_client_go_from_use_to_verdict(
         uninstall(repo)  # its reporter would tell again after 30 and 120 seconds how the edits fare
         await quiet(store)
 
-        later = time.time() + 2 * LIVE.train_after_s
+        later = time.time() + 2 * LIVE.mature_s
         harvest = Collector(store, LIVE).harvest([CHAMPION], {}, as_of=later)
         assert (harvest.sessions, harvest.offered, harvest.censored) == (2, 2, 0)
         worth = [store.rewards(session.id)[-1].total for session in (first, second)]
@@ -157,7 +157,7 @@ async def test_sessions_of_a_real_client_go_from_use_to_verdict(
         git(desk, person, "revert", "--no-edit", "HEAD")
         await run(client, desk)
         await ended(store, 3)
-        later = time.time() + 2 * LIVE.train_after_s
+        later = time.time() + 2 * LIVE.mature_s
         _, verdict = judged(store, LIVE, version, trial, since=began, habits={}, as_of=later)
         store.add_verdict(verdict)
     finally:

@@ -22,6 +22,7 @@ from ostinato.loop.run import Run, write_whole
 from ostinato.store import Store
 from ostinato.store.cycle_log import CycleAction, cycle_log, log_cycle, said_now
 from ostinato.store.sql import schema
+from ostinato.types import Decision, Verdict
 
 PATIENCE_S = 300
 SOON = """
@@ -29,10 +30,8 @@ name = "soon"
 train_after_s = 0.5
 [parts.kept]
 weight = 1.0
-window_s = 0.5
 [parts.complaint]
 weight = -0.3
-window_s = 0.5
 """
 """A definition whose sessions are trained on half a second after their end."""
 
@@ -60,6 +59,24 @@ def test_a_word_is_logged_with_its_author_and_reason(run: Run, capsys: pytest.Ca
 def test_a_word_that_nothing_can_obey_is_refused(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cycle", "promote", "--directory", str(run.directory)]) == 2
     assert "no trial is under way" in capsys.readouterr().err
+
+
+def test_a_promotion_is_settled_once_and_the_status_says_by_whom(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = run.open_store()
+    won = Verdict(version=7, decision=Decision.PROMOTE, reason="better", id="e7", evidence={"release": "e7"})
+    store.add_verdict(won)
+    store.close()
+    where = ["--directory", str(run.directory)]
+    assert main(["cycle", "demote", "7", *where, "--by", "ada", "--reason", "complaints"]) == 0
+    assert "version 7: ada said demote: complaints" in capsys.readouterr().out
+    assert main(["cycle", "confirm", "7", *where, "--by", "bob"]) == 2
+    assert "settled before: ada said demote" in capsys.readouterr().err
+    assert main(["cycle", "confirm", "8", *where]) == 2
+    assert main(["cycle", "status", *where]) == 0
+    text = capsys.readouterr().out
+    assert "version 7: demoted: ada said demote: complaints" in text and "bob  confirm" in text
 
 
 @pytest.mark.parametrize("words", [["status"], ["pause"], []])

@@ -45,7 +45,7 @@ def people(resources: RunResources) -> LiveTraffic:
         resources.store,
         load_renderer(resources.run.checkpoint(START)).tokenizer,
         resources.show,
-        now=lambda: time.time() + LIVE.train_after_s,
+        now=lambda: time.time() + LIVE.mature_s,
         poll_s=0.01,
     )
 

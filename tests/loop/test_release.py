@@ -20,7 +20,8 @@ from tests.store.builders import session, turn
 from ostinato.dashboard.access import OPERATOR
 from ostinato.dashboard.reading import experiment
 from ostinato.dashboard.reading.base import RecordSource
-from ostinato.deploy.control import CycleControl, say
+from ostinato.deploy.control import CycleControl, CycleWordError, say
+from ostinato.deploy.late import fallen, promotions, settle_by_hand
 from ostinato.deploy.release import ReleasePlan
 from ostinato.gateway.arms import assign
 from ostinato.loop import release as module
@@ -35,7 +36,7 @@ from ostinato.rollout.collect import Collector
 from ostinato.store import Ledger, Store
 from ostinato.store.cycle_log import CycleAction
 from ostinato.store.releases import ReleaseStage, releases
-from ostinato.types import Arm, Decision, Ending, Session, Signal, SignalKind, Source
+from ostinato.types import Arm, Decision, Ending, Session, Signal, SignalKind, Source, Verdict
 
 LIVE_CONFIG = LiveConfig(
     developers=60, sessions=60, canary_share=0.25, canary_sessions=120, ab_sessions=180, shadow_requests=0
@@ -232,6 +233,47 @@ async def test_what_people_answered_is_read_before_the_look_that_decides(
     tested = await released(store, crowd, tmp_path, split_alone)
     assert tested.decision is Decision.ROLL_BACK and "complaints" in tested.reason
     assert served(store) == 1
+
+
+async def test_a_trial_ends_when_late_facts_demote_its_champion_and_nothing_is_lost(
+    store: Store, tmp_path: Path
+) -> None:
+    """People of an earlier trial take back its edits while the next one is under way."""
+    evidence = {"release": "e0", "replaced": 0}
+    won = Verdict(version=1, decision=Decision.PROMOTE, reason="better", evidence=evidence, id="e0")
+    store.add_verdict(won)
+    crowd = Crowd(store, 1.0)
+    crowd.pauses = True
+
+    async def arrive(period: str, since: float, sessions: int) -> None:
+        await Crowd.arrive(crowd, period, since, sessions)
+        settle_by_hand(store, 1, Decision.DEMOTE, "ada", "undone after days")
+        await asyncio.sleep(60)
+
+    crowd.arrive = arrive  # type: ignore[method-assign]
+    tested = await released(store, crowd, tmp_path)
+    assert tested.decision is Decision.HOLD and "rests on version 1, which was ada said" in tested.reason
+    assert tested.steps == ("canary", "over") and served(store) == 1
+    assert Ledger(store).unaccounted() == 0 and Ledger(store).unended() == 0
+    assert [each.replaced for each in fallen(promotions(store))] == [0]
+
+
+async def test_two_words_at_once_are_both_named_and_the_kill_switch_has_the_last_one(
+    store: Store, tmp_path: Path
+) -> None:
+    crowd = Crowd(store, 1.0)
+
+    async def arrive(period: str, since: float, sessions: int) -> None:
+        await Crowd.arrive(crowd, period, since, sessions)
+        say(store, CycleAction.PROMOTE, "bob", "I like it")
+        say(store, CycleAction.ROLL_BACK, "ada", "enough")
+        with pytest.raises(CycleWordError, match="no trial is under way"):
+            say(store, CycleAction.PROMOTE, "bob", "again")
+
+    crowd.arrive = arrive  # type: ignore[method-assign]
+    tested = await released(store, crowd, tmp_path)
+    assert tested.decision is Decision.ROLL_BACK and served(store) == 1
+    assert tested.evidence["words"] == ["bob said promote", "ada said roll_back"]
 
 
 def complaint(about: Session) -> Signal:

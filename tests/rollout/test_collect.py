@@ -85,11 +85,11 @@ def test_turns_that_may_not_be_trained_are_accounted_and_the_rest_is_offered(sto
 def test_silence_is_waited_for_until_the_window_is_over(store: Store, age: float, state: PartState) -> None:
     """Sessions that nobody speaks of are trained on with the worth of silence, not left out for ever."""
     store.accounts.set_consent(user="ada", granted=True, by="ada")
-    about = session("s", user="ada", consent=True, ending=Ending.FINISHED)
-    store.record([replace(turn(0, "s"), started_at=time.time() - age * LIVE.train_after_s)], [], [about])
+    about = session("s1", user="ada", consent=True, ending=Ending.FINISHED)
+    store.record([replace(turn(0, "s1"), started_at=time.time() - age * LIVE.train_after_s)], [], [about])
     harvest = Collector(store, LIVE).harvest(["main"], {}, as_of=time.time())
     assert (harvest.censored, harvest.offered) == ((1, 0) if state is PartState.CENSORED else (0, 1))
-    assert store.rewards("s")[-1].parts[0].state is state
+    assert store.rewards("s1")[-1].parts[0].state is state
 
 
 class KilledError(BaseException):
@@ -226,3 +226,34 @@ def test_a_burst_of_one_persons_sessions_is_spread_over_the_versions(store: Stor
     people = [Counter(group.person for group in batch) for batch in batches]
     ((ada, most),) = sum(people, Counter[str]()).most_common(1)
     assert most == 60 and all(8 <= each[ada] <= 22 for each in people)
+
+
+def test_a_drawn_session_is_trained_on_once_when_it_is_mature_for_what_came_late(store: Store) -> None:
+    """Ten people's edits are kept within the hour; one is undone after 30 hours."""
+    ids = [f"{name}{number}" for name in ("wait", "go") for number in range(60)]
+    waits = [id_ for id_ in ids if LIVE.late.waits(id_)]
+    young = [id_ for id_ in ids if id_ not in waits]
+    told = []
+    for number, id_ in enumerate(ids):
+        user = f"p{number % 10}"
+        store.accounts.set_consent(user=user, granted=True, by=user)
+        about = session(id_, user=user, consent=True, ending=Ending.FINISHED)
+        kept = Signal(session_id=id_, kind=SignalKind.EDIT_KEPT, value=1.0, observed_at=60.0, edit="e")
+        store.record([replace(turn(0, id_), started_at=0.0)], [kept], [about])
+        if id_ == waits[0]:
+            told = [replace(kept, kind=SignalKind.EDIT_REVERTED, observed_at=108_000.0, id="undone")]
+    store.record([], told)
+    collector, ledger = Collector(store, LIVE), Ledger(store)
+    first = collector.harvest(["main"], {}, as_of=2 * LIVE.train_after_s)
+    assert (first.offered, first.censored) == (len(young), len(waits)) and len(waits) > 8
+    groups = ledger.claim(1, 1_000, 0)
+    assert {group.samples[0].session_id for group in groups} == set(young)
+    ledger.commit(version(1, *(group.id for group in groups)))
+    second = collector.harvest(["main"], {}, as_of=2 * LIVE.mature_s)
+    assert (second.offered, second.censored) == (len(waits), 0)
+    groups = {group.samples[0].session_id: group for group in ledger.claim(2, 1_000, 0)}
+    undone = groups.pop(waits[0])
+    assert undone.rewards[0] == pytest.approx(next(iter(groups.values())).rewards[0] - 1.5)
+    mean = sum(group.samples[0].advantage for group in groups.values()) / len(groups)
+    assert undone.samples[0].advantage < -1.4 / LIVE.late.share < mean
+    assert collector.harvest(["main"], {}, as_of=1e12).offered == 0, "each is trained on once"

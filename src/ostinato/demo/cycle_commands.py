@@ -38,6 +38,12 @@ WORDS = {
 }
 
 
+SETTLES = {
+    "confirm": "keep a promoted version, whatever late facts say of it",
+    "demote": "take back a promoted version, and those that were promoted since",
+}
+
+
 def register(commands: Any) -> None:
     """Add `cycle` and its commands to the subparsers of `ostinato`."""
     parser = commands.add_parser("cycle")
@@ -64,6 +70,14 @@ def register(commands: Any) -> None:
         word.add_argument("--by", default=None, help="who says so (default: the user of this machine)")
         word.add_argument("--reason", default="", help="why, for the audit trail")
         word.set_defaults(run=_say, action=action)
+
+    for name, help_ in SETTLES.items():
+        word = group.add_parser(name, help=help_)
+        word.add_argument("version", type=int, help="the number of the promoted version")
+        _directory(word)
+        word.add_argument("--by", default=None, help="who says so (default: the user of this machine)")
+        word.add_argument("--reason", default="", help="why, for the audit trail")
+        word.set_defaults(run=_settle, decision=name)
 
 
 def _directory(parser: argparse.ArgumentParser) -> None:
@@ -93,21 +107,26 @@ def _turn(options: argparse.Namespace) -> int:
 
 def _status(options: argparse.Namespace) -> int:
     from ostinato.deploy.control import state_of
+    from ostinato.deploy.late import promotions
     from ostinato.loop.run import Run
     from ostinato.store.cycle_log import cycle_log
 
     run = Run(directory=meant_folder(options.directory))
     with closing(run.open_store()) as store:
-        entries, arms = cycle_log(store), store.arms()
+        entries, arms, promoted = cycle_log(store), store.arms(), promotions(store)
     state = state_of(entries)
     if options.json:
         shares = {arm.name: {"version": arm.version, "share": arm.share} for arm in arms}
-        print(json.dumps({**asdict(state), "arms": shares, "log": [asdict(entry) for entry in entries]}))  # noqa: T201
+        words = [each.words for each in promoted]
+        log = [asdict(entry) for entry in entries]
+        print(json.dumps({**asdict(state), "arms": shares, "promotions": words, "log": log}))  # noqa: T201
         return DONE
     where = f"{state.cycle}, {state.stage}" if state.stage else "between two cycles"
     print(where + (", paused" if state.paused else ""))  # noqa: T201
     for arm in arms:
         print(f"  {arm.name}  version {arm.version}  {arm.share:.0%} of users")  # noqa: T201
+    for one in promoted[-5:]:
+        print(f"  {one.words}")  # noqa: T201
     for entry in entries[-10:]:
         print(f"  {_line(entry)}")  # noqa: T201
     return DONE
@@ -125,6 +144,25 @@ def _say(options: argparse.Namespace) -> int:
         except CycleWordError as error:
             return _complain(str(error))
     print(_line(entry))  # noqa: T201
+    return DONE
+
+
+def _settle(options: argparse.Namespace) -> int:
+    from ostinato.deploy.late import LateError, settle_by_hand
+    from ostinato.loop.run import Run
+    from ostinato.types import Decision
+
+    run, by = Run(directory=meant_folder(options.directory)), options.by or getpass.getuser()
+    with closing(run.open_store()) as store:
+        try:
+            held = settle_by_hand(
+                store, options.version, Decision(options.decision), by=by, reason=options.reason
+            )
+        except LateError as error:
+            return _complain(str(error))
+    if held.evidence.get("by") != by or held.decision.value != options.decision:
+        return _complain(f"version {options.version} was settled before: {held.reason}")
+    print(f"version {options.version}: {held.reason}")  # noqa: T201
     return DONE
 
 

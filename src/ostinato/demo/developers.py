@@ -118,7 +118,7 @@ class SimulatedTraffic:
         Simulated developers do all they will ever do as soon as their session ends, so a window's length is
         added to the clock instead of waited for.
         """
-        return time.time() + live_definition(self._resources.config.live).train_after_s
+        return time.time() + live_definition(self._resources.config.live).mature_s
 
     def strata(self) -> Mapping[str, str]:
         """Return the stratum of what developers asked for, by the task's id."""

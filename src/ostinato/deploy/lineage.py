@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import select
 
+from ostinato.deploy.late import Promotion, promotions
 from ostinato.store import Store
 from ostinato.store.sql.chunks import chunks
 from ostinato.store.sql.schema import samples
@@ -41,27 +42,31 @@ class Ancestor:
     trained: tuple[Trained, ...]
     reports: tuple[Report, ...]
     verdicts: tuple[Verdict, ...]
+    promotion: Promotion | None = None
+    """What became of its promotion; None for a version that was not promoted."""
 
 
 def lineage(store: Store, version: int) -> list[Ancestor]:
     """Return the version, its parent and so on to the first. Raises LineageError."""
     rows = {row.version: row for row in store.versions()}
+    promoted = {each.version: each for each in promotions(store)}
     ancestors: list[Ancestor] = []
     at: int | None = version
     while at is not None:
         if at not in rows:
             raise LineageError(f"version {at} is not in {store.database.where}: was it published from there?")
-        ancestors.append(_ancestor(store, rows[at]))
+        ancestors.append(_ancestor(store, rows[at], promoted.get(at)))
         at = rows[at].parent
     return ancestors
 
 
-def _ancestor(store: Store, row: Checkpoint) -> Ancestor:
+def _ancestor(store: Store, row: Checkpoint, promotion: Promotion | None) -> Ancestor:
     return Ancestor(
         version=row,
         trained=tuple(_trained(store, row.batch)),
         reports=tuple(store.reports(row.version)),
         verdicts=tuple(store.verdicts(row.version)),
+        promotion=promotion,
     )
 
 
@@ -121,6 +126,8 @@ def _lines(ancestor: Ancestor, sessions: int, short: Callable[[str], str]) -> It
     yield from (f"    {_example(example, short(example.session.id))}" for example in trained[:sessions])
     yield from (f"  report {report.id[:8]}: {_scores(report)}" for report in ancestor.reports)
     yield from (f"  verdict {v.id[:8]}: {v.decision} ({line_of(v.reason, 400)})" for v in ancestor.verdicts)
+    if ancestor.promotion is not None:
+        yield f"  promotion: {ancestor.promotion.standing}"
 
 
 def _example(trained: Trained, name: str) -> str:

@@ -5,7 +5,7 @@ release does not promote is taken out of traffic. Then the champion's weights ar
 version that is served and learnt from, so that the next cycle begins like any other.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TypeVar
@@ -14,6 +14,7 @@ from ostinato.deploy.abtest import Claim
 from ostinato.deploy.budget import BudgetRule, chain_of, next_alpha
 from ostinato.deploy.control import CycleControl
 from ostinato.deploy.gate import ALPHA, gate
+from ostinato.deploy.late import fallen, promotions
 from ostinato.deploy.traffic import named, split
 from ostinato.loop.base import LiveTraffic, Resources
 from ostinato.loop.config import live_definition
@@ -26,11 +27,13 @@ from ostinato.loop.results import (
     Lived,
     Measured,
     Published,
+    PutBack,
     Shadowed,
     Tested,
 )
 from ostinato.loop.stages.follow_ups import read_follow_ups
 from ostinato.loop.stages.hold_out import account_held_out, holding_out
+from ostinato.loop.stages.late import settle_promotions
 from ostinato.loop.stages.learn import refine, restore
 from ostinato.loop.stages.measure import HeldOutTasks, measure
 from ostinato.loop.stages.shadow import shadow
@@ -58,10 +61,8 @@ async def cycles(
     held_out = HeldOutTasks(resources, tasks, champion)
     while len(results) < count:
         cycled = await Cycle(resources, traffic, held_out, results).result(champion)
-        judged = cycled.judged
-        measured = judged.benched if judged is not None and judged.decision.promotes else champion.measured
-        champion = Champion(version=cycled.champion, measured=measured)
         results.append(cycled)
+        champion = Champion(version=cycled.champion, measured=measured_last(held_out.first, results))
     return results
 
 
@@ -76,6 +77,7 @@ class Cycle:
     ) -> None:
         self._resources = resources
         self._name = f"cycle-{len(earlier) + 1}"
+        self._earlier = earlier
         self._since = earlier[-1].ended_at if earlier else 0.0
         self._promotions = sum(cycled.decision.promotes for cycled in earlier)
         self._traffic = traffic
@@ -90,6 +92,10 @@ class Cycle:
 
     async def _run(self, champion: Champion) -> Cycled:
         """Run the cycle from live sessions to the verdict; the champion is served until its end."""
+        late = await self._stage("late", PutBack, lambda: self._late(champion.version))
+        if late.demoted:
+            measured = measured_last(self._tasks.first, self._earlier, late.demoted)
+            champion = Champion(version=late.version, measured=measured)
         resources, version = self._resources, champion.version
         async with AsyncExitStack() as stack, AsyncExitStack() as engines:
             arm = Arm(name=CHAMPION, version=self._met(version), share=0.0, engines=())
@@ -133,6 +139,7 @@ class Cycle:
                 hold_out="" if promotions is None else str(promotions),
                 hold_out_tasks=on_tasks,
                 ended_at=resources.store.now(),
+                put_back=late.demoted,
             )
 
     def _met(self, version: int) -> int:
@@ -175,6 +182,19 @@ class Cycle:
                 "release", Tested, lambda: self._release(champion.version, candidate, admission)
             )
         return Judged(benched=benched, admission=admission, shadowed=shadowed, tested=tested)
+
+    async def _late(self, version: int) -> PutBack:
+        """Settle earlier promotions by their late facts; what the demoted ones replaced is served again."""
+        store, definition = self._resources.store, live_definition(self._resources.config.live)
+        for late in settle_promotions(store, definition, as_of=self._traffic.clock()):
+            self._resources.show.say(f"version {late.version}: {late.reason}")
+        down = fallen([each for each in promotions(store) if each.put_back in {"", self._name}])
+        if not down or down[0].replaced is None:
+            return PutBack(version=version, demoted=())
+        restored = await restore(self._resources, down[0].replaced)
+        for each in down:
+            self._control.log_once(CycleAction.PUT_BACK, each.verdict.id)
+        return PutBack(version=restored.version, demoted=tuple(each.version for each in down))
 
     async def _live(self, version: int) -> Lived:
         """Let the champion serve everybody until enough sessions have ended."""
@@ -261,6 +281,17 @@ class Cycle:
         done = await self._resources.stage(full, schema, work)
         self._control.log(CycleAction.STAGE_DONE, name)
         return done
+
+
+def measured_last(first: Champion, results: Sequence[Cycled], demoted: Collection[int] = ()) -> Measured:
+    """Return the measurement of the weights that stand: those of the last promotion that was not put back."""
+    standing: dict[int, Measured] = {}
+    for cycled in results:
+        if cycled.judged is not None and cycled.judged.decision.promotes:
+            standing[cycled.candidate] = cycled.judged.benched
+        demoted = {*demoted, *cycled.put_back}
+    kept = [measured for version, measured in standing.items() if version not in demoted]
+    return kept[-1] if kept else first.measured
 
 
 def deploy(store: Store, version: int) -> None:

@@ -9,13 +9,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ostinato.deploy.abtest import TrialSession
-from ostinato.deploy.control import CycleControl
+from ostinato.deploy.control import LAST_WORDS, CycleControl
+from ostinato.deploy.late import fallen, promotions
 from ostinato.deploy.release import ReleasePlan, end, guard, widen
 from ostinato.deploy.traffic import promoted, restored
 from ostinato.loop.base import LiveTraffic, Resources
 from ostinato.loop.config import live_definition
 from ostinato.loop.results import Tested
 from ostinato.loop.stages.follow_ups import read_follow_ups
+from ostinato.loop.stages.late import settle_promotions
 from ostinato.loop.trial import (
     CHALLENGER,
     CHAMPION,
@@ -34,7 +36,7 @@ from ostinato.rewards.live.rescore import rescore
 from ostinato.rewards.monitors.alarms import Alarm
 from ostinato.rollout.collect import await_collection
 from ostinato.store import Store
-from ostinato.store.cycle_log import CycleAction
+from ostinato.store.cycle_log import CycleAction, cycle_log
 from ostinato.store.releases import Release, ReleaseStage, last_release, releases
 from ostinato.types import Arm, Decision, Verdict
 
@@ -43,6 +45,8 @@ SETTLE_S = 1.0
 YOUNG_S = 5.0
 """A look while sessions come leaves out those whose windows ended less than this ago: their last words may
 be on the way."""
+LATE_EVERY_S = 3600.0
+"""The time between two looks, during a release, at the outcomes of earlier promotions."""
 
 
 class Releasing:
@@ -65,6 +69,7 @@ class Releasing:
         self._observations: list[TrialSession] = []
         self._habits: Mapping[str, float] | None = None
         self._seen = 0
+        self._late_at = 0.0
         self._read: set[str] = set()
 
     async def run(self) -> tuple[Verdict, list[TrialSession]]:
@@ -111,7 +116,9 @@ class Releasing:
 
         async def decided() -> bool:
             nonlocal over
-            if await asyncio.to_thread(self._has_more, number, since):
+            if await asyncio.to_thread(self._champion_fell):
+                over = True
+            elif await asyncio.to_thread(self._has_more, number, since):
                 await self._read_follow_ups(since)
                 over = await asyncio.to_thread(self._look, number, since, YOUNG_S)
             return over
@@ -196,6 +203,27 @@ class Releasing:
             self._habits = usual(self._resources.store, definition, before=began, as_of=as_of)
         return self._habits
 
+    def _champion_fell(self) -> bool:
+        """Settle earlier promotions, once an hour; return whether the champion of this trial stands no more.
+
+        Then there is nothing to compare with: the trial is held, and the next cycle puts back what stands.
+        """
+        store, now = self._resources.store, self._resources.store.now()
+        if now >= self._late_at:
+            self._late_at = now + LATE_EVERY_S
+            definition = live_definition(self._resources.config.live)
+            settle_promotions(store, definition, as_of=now + self._ahead_s)
+        down = fallen([each for each in promotions(store) if not each.put_back])
+        if down and down[0].late is not None:
+            reason = f"the champion rests on version {down[0].version}, which was {down[0].late.reason}"
+            self._verdict = Verdict(
+                version=self._candidate,
+                decision=Decision.HOLD,
+                reason=reason,
+                evidence={} if self._verdict is None else self._verdict.evidence,
+            )
+        return bool(down)
+
     def _is_over(self, verdict: Verdict) -> bool:
         if verdict.decision is Decision.ROLL_BACK:
             self._act(verdict)
@@ -214,7 +242,11 @@ class Releasing:
         if word is not None:
             store.add_verdict(replace(verdict, id=f"{self._plan.trial.experiment}/word"))
             verdict = overruled(verdict, word)
-        evidence = {**verdict.evidence, "release": self._plan.trial.experiment}
+        began = _began(store, self._plan)
+        said = [entry for entry in cycle_log(store, since=began) if entry.action in LAST_WORDS]
+        words = [f"{entry.by} said {entry.action.value}" for entry in said]
+        evidence = {**verdict.evidence, "release": self._plan.trial.experiment, "words": words}
+        evidence["replaced"] = self._arms[0].version
         verdict = replace(verdict, evidence=evidence, id=self._plan.trial.experiment)
         ended = self._act(verdict)
         if verdict.decision.promotes and ended.detail != _detail(verdict):  # somebody was faster

@@ -69,6 +69,15 @@ class Champion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PutBack:
+    """The version that a cycle begins with, after the late facts on earlier promotions."""
+
+    version: int
+    demoted: tuple[int, ...]
+    """The promoted versions that are served no more; empty when the champion stays."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lived:
     """The live sessions that the champion served before a collection, and the signals on them."""
 
@@ -164,6 +173,8 @@ class Cycled:
     a promotion or such tasks."""
     ended_at: float
     """The time in seconds since the epoch, from which on sessions are for the next cycle."""
+    put_back: tuple[int, ...] = ()
+    """The versions of earlier promotions that late facts took back before this cycle."""
 
     @property
     def decision(self) -> Decision:

@@ -73,7 +73,8 @@ class Collector:
 
         `stratum_of` maps a task id, or the id of a session without a task, to its stratum; those that have
         none share one. A session is taken when its attribution window is over at `as_of` (seconds since the
-        epoch), whether it got feedback or not: otherwise only sessions with feedback would be learnt from.
+        epoch), or at maturity if it is drawn to wait, whether it got feedback or not: otherwise only sessions
+        with feedback would be learnt from.
         The others wait, and so do those of `unheard`, whose follow-ups no judge has read yet. Sessions are
         offered in an order that nobody chose: versions are trained on them in turn, and one that came in a
         burst of one person's would be all theirs.

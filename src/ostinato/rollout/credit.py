@@ -72,7 +72,9 @@ class LiveCredit:
     signals: Sequence[Signal]
     reward: Reward
     settled: bool
-    """True when its attribution window is over and nothing of the reward is waited for."""
+    """True when it can be trained on: its window is over, and it does not wait to be mature."""
+    worth: float
+    """What it is worth to the trainer: its reward, corrected for what the window could not show."""
 
 
 def credit_group(
@@ -121,11 +123,16 @@ def score_live(
     scored = []
     for session in sessions:
         turns, signals = turns_of.get(session.id, []), signals_of.get(session.id, [])
-        settled = definition.settled(session.id, turns, signals, as_of=as_of)
-        reward = settled or definition.score(session.id, turns, signals, as_of=as_of)
+        ripe = definition.ripe(session.id, turns, signals, as_of=as_of)
+        reward = ripe[0] if ripe else definition.score(session.id, turns, signals, as_of=as_of)
         scored.append(
             LiveCredit(
-                session=session, turns=turns, signals=signals, reward=reward, settled=settled is not None
+                session=session,
+                turns=turns,
+                signals=signals,
+                reward=reward,
+                settled=ripe is not None,
+                worth=ripe[1] if ripe else reward.total,
             )
         )
     return scored
@@ -143,7 +150,7 @@ def credit_live(
     learnt = [(each, stratum) for each, stratum in zip(scored, strata, strict=True) if _has_samples(each)]
     people = _people([each.session for each, _ in learnt])
     weights = person_weights(people, person_share)
-    rewards = [each.reward.total for each, _ in learnt]
+    rewards = [each.worth for each, _ in learnt]
     advantages = person_advantages(rewards, people, [stratum for _, stratum in learnt], weights)
     credited = {
         each.session.id: Credited(

@@ -15,18 +15,21 @@ from ostinato.store.store import Store
 
 
 class CycleAction(StrEnum):
-    """The actions that are logged: the first five are the cycle's own, the others those of people."""
+    """The actions that are logged: the first six are the cycle's own, the others those of people."""
 
     STAGE_BEGAN = "stage_began"
     STAGE_DONE = "stage_done"
     CYCLE_DONE = "cycle_done"
     TRIAL_BEGAN = "trial_began"  # the detail is the terms of the trial, as JSON
     ALARM = "alarm"  # a monitor sounded
+    PUT_BACK = "put_back"  # what a demoted promotion had replaced is served again; the detail is its trial
     PAUSE = "pause"
     RESUME = "resume"
     ABORT = "abort"
     PROMOTE = "promote"
     ROLL_BACK = "roll_back"
+    CONFIRM = "confirm"  # a provisional promotion stays, or is taken back
+    DEMOTE = "demote"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -118,7 +118,8 @@ class Report:
 
 
 class Decision(StrEnum):
-    """The possible decisions about a candidate. Admission to a test with developers is not promotion."""
+    """The possible decisions about a candidate. Admission to a test with developers is not promotion, and a
+    promotion is provisional until its outcomes are known."""
 
     PROMOTE = "promote"  # shown to be better
     PROMOTE_CHEAPER = "promote_cheaper"  # shown to be cheaper, and no worse by more than a margin
@@ -126,6 +127,8 @@ class Decision(StrEnum):
     HOLD = "hold"  # no decision: the evidence is missing, cannot be trusted, or raises an alarm
     INCONCLUSIVE = "inconclusive"  # a trial came to its planned end and showed nothing
     ROLL_BACK = "roll_back"
+    CONFIRM = "confirm"  # a promotion stays: its outcomes are shown to be no worse
+    DEMOTE = "demote"  # a promotion is taken back by its outcomes
 
     @property
     def promotes(self) -> bool:

@@ -11,7 +11,7 @@ from ostinato.rewards.definition import DefinitionError
 from ostinato.rewards.live.definition import LIVE, LiveDefinition, LivePart, read_definition
 from ostinato.types import PartState, Reward, RewardPart, Signal, SignalKind
 
-DAY = LIVE.train_after_s
+WINDOW = LIVE.train_after_s
 KEPT, REVERTED = SignalKind.EDIT_KEPT, SignalKind.EDIT_REVERTED
 
 
@@ -58,7 +58,7 @@ def test_the_best_thumb_is_worth_less_than_a_kept_edit() -> None:
 
 
 def test_a_session_that_edits_nothing_is_worth_less_than_one_whose_edit_is_kept() -> None:
-    late = ENDED + 30 * DAY
+    late = ENDED + 30 * WINDOW
     silent = LIVE.score("s", [turn()], (), as_of=late)
     assert not any(each.censored for each in silent.parts)
     assert silent.total < LIVE.score("s", [turn()], [signal(KEPT)], as_of=late).total
@@ -67,39 +67,37 @@ def test_a_session_that_edits_nothing_is_worth_less_than_one_whose_edit_is_kept(
 # Maturity
 
 
-def test_each_part_has_its_own_window() -> None:
+def test_a_part_is_waited_for_until_the_window_is_over() -> None:
     def states(age: float) -> dict[str, PartState]:
         return {each.name: each.state for each in LIVE.score("s", [turn()], (), as_of=ENDED + age).parts}
 
-    young, day, week = states(DAY - 1), states(DAY), states(7 * DAY)
-    assert young["kept"] is PartState.CENSORED and day["kept"] is PartState.EXPIRED
-    assert day["left_1d"] is PartState.CENSORED and week["left_1d"] is PartState.EXPIRED
-    assert young["effort"] is PartState.OBSERVED
+    assert states(WINDOW - 1)["kept"] is PartState.CENSORED and states(WINDOW)["kept"] is PartState.EXPIRED
+    assert states(WINDOW - 1)["effort"] is PartState.OBSERVED
 
 
 def test_a_censored_part_is_worth_nothing_and_silence_what_was_declared() -> None:
     quiet = LiveDefinition(
         name="quiet", parts={"kept": LivePart(weight=1.0), "tests": LivePart(weight=0.5, silence=-0.5)}
     )
-    values = [part(quiet.score("s", [turn()], (), as_of=at), "tests").value for at in (ENDED, ENDED + DAY)]
+    values = [part(quiet.score("s", [turn()], (), as_of=at), "tests").value for at in (ENDED, ENDED + WINDOW)]
     assert values == [0.0, -0.25]
     assert part(quiet.score("s", [turn()], ()), "tests").state is PartState.CENSORED
 
 
 def test_a_session_is_settled_by_its_age_alone() -> None:
     kept = signal(KEPT, at=ENDED + 1)
-    late = signal(REVERTED, at=ENDED + DAY + 1)
-    assert LIVE.settled("s", [turn()], [kept], as_of=ENDED + DAY - 1) is None
-    settled = LIVE.settled("s", [turn()], [kept, late], as_of=ENDED + 9 * DAY)
-    assert settled == LIVE.score("s", [turn()], [kept], as_of=ENDED + DAY)
-    assert settled is not None and settled.as_of == ENDED + DAY
+    late = signal(REVERTED, at=ENDED + WINDOW + 1)
+    assert LIVE.settled("s", [turn()], [kept], as_of=ENDED + WINDOW - 1) is None
+    settled = LIVE.settled("s", [turn()], [kept, late], as_of=ENDED + 9 * WINDOW)
+    assert settled == LIVE.score("s", [turn()], [kept], as_of=ENDED + WINDOW)
+    assert settled is not None and settled.as_of == ENDED + WINDOW
     assert LIVE.settled("s", [], [kept], as_of=1e12) is None
 
 
 def test_a_fact_that_comes_after_its_window_scores_the_session_anew() -> None:
-    kept, reverted = signal(KEPT, at=ENDED + 1), signal(REVERTED, at=ENDED + 3 * DAY)
-    before = LIVE.score("s", [turn()], [kept, reverted], as_of=ENDED + 2 * DAY)
-    after = LIVE.score("s", [turn()], [kept, reverted], as_of=ENDED + 4 * DAY)
+    kept, reverted = signal(KEPT, at=ENDED + 1), signal(REVERTED, at=ENDED + 3 * WINDOW)
+    before = LIVE.score("s", [turn()], [kept, reverted], as_of=ENDED + 2 * WINDOW)
+    after = LIVE.score("s", [turn()], [kept, reverted], as_of=ENDED + 4 * WINDOW)
     assert (part(before, "kept").value, part(after, "reverted").value) == (1.0, -0.5)
 
 
@@ -121,13 +119,14 @@ def test_a_definition_survives_its_own_text(tmp_path: Path) -> None:
 
 def test_every_weight_and_window_changes_the_hash() -> None:
     others = [
-        replace(LIVE, train_after_s=1e6),
+        replace(LIVE, train_after_s=1800.0),
         replace(LIVE, name="other"),
         replace(LIVE, parts={**LIVE.parts, "kept": LivePart(weight=2.0)}),
-        replace(LIVE, parts={**LIVE.parts, "kept": replace(LIVE.parts["kept"], window_s=5.0)}),
         replace(LIVE, effort=replace(LIVE.effort, k=0.5)),
+        replace(LIVE, late=replace(LIVE.late, share=0.5)),
+        replace(LIVE, outcomes={**LIVE.outcomes, "merged": replace(LIVE.outcomes["merged"], margin=0.1)}),
     ]
-    assert len({LIVE.hash(), *(other.hash() for other in others)}) == 6
+    assert len({LIVE.hash(), *(other.hash() for other in others)}) == 7
 
 
 @pytest.mark.parametrize(
@@ -137,15 +136,23 @@ def test_every_weight_and_window_changes_the_hash() -> None:
         ("[parts.mine]\nreads = 'keptt'\nweight = 1", "unknown fact 'keptt'"),
         ("[parts.reverted]\nweight = -1\n[parts.effort]\nweight = -1", "can pay for nothing"),
         ("[parts.kept]\nweight = 0", "can pay for nothing"),
-        ("train_after_s = 60\n[parts.kept]\nweight = 1", "can pay for nothing"),
         ("[parts]", "can pay for nothing"),
         ("train_after_s = 0\n[parts.kept]\nweight = 1", "train_after_s is 0"),
         ("[parts.kept]\nweight = nan", "weight is nan"),
-        ("[parts.kept]\nweight = 1\nwindow_s = -1", "window_s is -1"),
         ("[parts.kept]\nweight = 1\nsilence = 2", "silence is 2"),
         ("[parts.kept]\nweight = 1\nat_s = 5", "share_kept needs at_s"),
         ("[parts.share_kept]\nweight = 1", "share_kept needs at_s"),
-        ("[parts.share_kept]\nweight = 1\nat_s = 90000", "at_s is 90000"),
+        ("[parts.share_kept]\nweight = 1\nat_s = 90000", "at_s is 90000: .* is an outcome"),
+        ("[parts.survived]\nweight = 1", "pays for the outcome 'survived'"),
+        ("[parts.mine]\nreads = 'returned'\nweight = 1", "pays for the outcome 'returned'"),
+        ("[parts.kept]\nweight = 1\n[outcomes.kept]\nreads = 'survived'", "pays for the outcome 'kept'"),
+        ("[parts.kept]\nweight = 1\n[outcomes.vibes]", "unknown outcome 'vibes'"),
+        ("[parts.kept]\nweight = 1\n[outcomes.late]\nreads = 'tests'", "unknown outcome 'tests'"),
+        ("[parts.kept]\nweight = 1\n[outcomes.merged]\nafter_s = 0", "after_s is 0"),
+        ("[parts.kept]\nweight = 1\n[outcomes.merged]\nsilence = 2", "silence is 2"),
+        ("[parts.kept]\nweight = 1\n[outcomes.merged]\nmargin = 0", "margin is 0"),
+        ("[parts.kept]\nweight = 1\n[late]\nshare = 0.1\nafter_s = 60", "longer than train_after_s"),
+        ("[parts.kept]\nweight = 1\n[late]\nshare = 2", "late.share is 2"),
         ("[parts.kept]\nweight = 1\nwindows = 5", "unknown key"),
         ("[parts.kept]\nweight = 1\n[effort]\ntokens_per_turn = 0.0", "tokens_per_turn 0.0"),
         ("[parts.kept]\nweight = 1\n[effort]\ntokens_per_turn = -10.0", "tokens_per_turn -10.0"),
@@ -159,28 +166,9 @@ def test_a_definition_that_cannot_work_is_refused(tmp_path: Path, text: str, why
 
 
 def test_a_team_may_wait_longer_and_train_on_what_was_left_after_days(tmp_path: Path) -> None:
-    week = defined(
-        tmp_path,
-        "train_after_s = 604800\n[parts.left]\nreads = 'share_kept'\nat_s = 259200\n"
-        "window_s = 604800\nweight = 1",
-    )
+    text = "train_after_s = 604800\n[parts.left]\nreads = 'share_kept'\nat_s = 259200\nweight = 1"
+    week = defined(tmp_path, text)
     seen = signal(SignalKind.EDIT_SURVIVAL, 0.75, at=ENDED + 259_200, edit="a", turn=0)
-    assert week.settled("s", [turn()], [seen], as_of=ENDED + 2 * DAY) is None
-    settled = week.settled("s", [turn()], [seen], as_of=ENDED + 7 * DAY)
+    assert week.settled("s", [turn()], [seen], as_of=ENDED + 259_200) is None
+    settled = week.settled("s", [turn()], [seen], as_of=ENDED + 604_800)
     assert settled is not None and settled.total == 0.75
-
-
-def test_a_part_with_a_longer_window_is_left_out_of_every_session_alike() -> None:
-    """The same kept edit, seen a day later, in a session that ended with it and in one that stayed open."""
-    day = 86_400.0
-    kept = Signal(session_id="s", kind=SignalKind.EDIT_KEPT, value=1.0, observed_at=900.0, turn=0, edit="e")
-    seen = [replace(kept, kind=SignalKind.EDIT_SURVIVAL, observed_at=at) for at in (900.0, day + 60.0)]
-    left = []
-    for last in (30.0, 600.0):
-        turns = [replace(turn(n, "s"), started_at=at, latency_s=0.0) for n, at in enumerate((0.0, last))]
-        settled = LIVE.settled("s", turns, [kept, *seen], as_of=30 * day)
-        assert settled is not None
-        left.append(next(part for part in settled.parts if part.name == "left_1d"))
-        later = LIVE.score("s", turns, [kept, *seen], as_of=30 * day)
-        assert next(part for part in later.parts if part.name == "left_1d").state is PartState.OBSERVED
-    assert [part.state for part in left] == [PartState.CENSORED] * 2 and left[0].value == left[1].value == 0

@@ -75,7 +75,8 @@ def _verdicts(verdicts: Sequence[Verdict]) -> dict[str, list[Verdict]]:
     for verdict in verdicts:
         trial = verdict.evidence.get("trial")
         inner = trial if isinstance(trial, Mapping) else verdict.evidence
-        if name := inner.get("experiment"):
+        of_trial, late, _ = verdict.id.partition("/late")
+        if name := of_trial if late else inner.get("experiment"):
             by_experiment.setdefault(str(name), []).append(verdict)
     return by_experiment
 
@@ -170,7 +171,12 @@ def _conclusion(row: Answer, last: Answer | None) -> str:
     decided = row["verdict"] and row["verdict"]["decision"]
     if decided in {"promote", "promote_cheaper"} and not row["running"]:
         how = "cheaper and no worse" if decided == "promote_cheaper" else "better"
-        return f"{candidate} was shown to be {how}, and everybody was given it."
+        return f"{candidate} was shown to be {how}, and everybody was given it until late facts speak."
+    promoted = any(each["decision"].startswith("promote") for each in row.get("verdicts", ()))
+    if promoted and decided in {"confirm", "inconclusive"}:
+        return f"{candidate} was promoted, and stays: {row['verdict']['reason']}"
+    if decided == "demote":
+        return f"{candidate} was promoted, and taken back since: {row['verdict']['reason']}"
     if decided == "roll_back" and not row["running"]:
         return f"{candidate} was taken back: {row['verdict']['reason']}"
     if decided and not row["running"]:

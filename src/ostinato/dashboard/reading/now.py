@@ -24,10 +24,12 @@ from ostinato.store.sql.schema import (
     verdicts,
     versions,
 )
-from ostinato.types import Arm, Source
+from ostinato.types import Arm, Decision, Source
 from ostinato.web.plain import line_of
 
 DAY_S = 86_400.0
+TAKEN = {Decision.ROLL_BACK: "rolled back", Decision.DEMOTE: "demoted"}
+"""The decisions that take a version from people, in words."""
 VERDICTS = 5
 MOST_LOOKED_AT = 5_000
 """The newest sessions among which the last one of each arm is looked for."""
@@ -196,8 +198,8 @@ def _alarms(store: Store, arms: list[Arm], engines: Mapping[str, Answer]) -> lis
     ]
     last = store.verdicts()[-1:]
     alarms += [
-        f"Version {verdict.version} was rolled back: {line_of(verdict.reason, 200)}"
+        f"Version {verdict.version} was {TAKEN[verdict.decision]}: {line_of(verdict.reason, 200)}"
         for verdict in last
-        if verdict.decision.value == "roll_back"
+        if verdict.decision in TAKEN
     ]
     return alarms

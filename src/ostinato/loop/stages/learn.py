@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ostinato.loop.base import Resources
+from ostinato.loop.config import live_definition
 from ostinato.loop.resources import RunResources
 from ostinato.loop.results import Published
 from ostinato.loop.run import START
@@ -21,17 +22,19 @@ async def refine(resources: Resources, champion: int) -> Published:
 
     Return the candidate's version, which is the champion's when there was nothing to learn from. Sessions of
     the trial before are as far behind as its candidate and this one together, and one version more when the
-    champion was published again.
+    champion was published again. Those that waited to be mature are as far behind as they are old.
     """
-    live = resources.config.live
+    live, until = resources.config.live, champion + resources.config.live.versions
+    behind = 2 * live.versions + 1
+    if live_definition(live).late.share:
+        behind = until  # the collector bounds their age: those that wait for late facts are a week old
     config = replace(
         resources.config.refine,
         versions=None,
         spread=True,
         learning_rate=live.learning_rate,
-        staleness=max(resources.config.refine.staleness, 2 * live.versions + 1),
+        staleness=max(resources.config.refine.staleness, behind),
     )
-    until = champion + live.versions
     settings = _settings(resources, "live", config, until=until, before="practice")
     log = resources.run.directory / "learner-live" / "learner.jsonl"
     with resources.show.stage("train on live sessions", total=live.versions) as bar:

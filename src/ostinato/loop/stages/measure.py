@@ -43,7 +43,7 @@ class HeldOutTasks:
         self._resources = resources
         self._all = tuple(tasks)
         self._gates, self._frozen = part_frozen(tasks, resources.config.bench.frozen)
-        self._first = first
+        self.first = first
 
     def of_gate(self, cycle: str) -> list[Task]:
         """Return the tasks of the gate of a cycle."""
@@ -58,7 +58,7 @@ class HeldOutTasks:
         if not self._frozen:
             return ""
         before = await self._resources.stage(
-            "hold-out-tasks", Measured, lambda: self._measured(self._first.version)
+            "hold-out-tasks", Measured, lambda: self._measured(self.first.version)
         )
         after = await self._measured(newest)
         return sum_on_tasks(before.measurement, after.measurement, promotions)

@@ -1,7 +1,8 @@
-"""The definition of the live reward: which facts count, how much, and how long each is waited for.
+"""The definition of the live reward: which facts count, how much, and for how long they are waited for.
 
 It is a file of its own, so a team declares what it pays for, and its hash is stored with every reward. One
-that names an unknown fact, waits in vain, or can pay for nothing is refused when it is read.
+that names an unknown fact, can pay for nothing, or pays for an outcome is refused when it is read: outcomes
+decide whether a promotion stays, and no trainer may touch them.
 """
 
 import hashlib
@@ -11,10 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from ostinato.config import dump, load
 from ostinato.rewards.definition import DefinitionError
+from ostinato.rewards.live.correction import Correction
 from ostinato.rewards.live.facts import READERS, Price, Reader, SessionFacts
+from ostinato.rewards.live.outcomes import OUTCOMES, LiveOutcome
 from ostinato.rewards.signals import known_at, without_side_calls
 from ostinato.types import PartState, Reward, RewardPart, Signal, Turn, TurnOutline
 
@@ -24,19 +28,16 @@ DEFAULT = Path(__file__).with_name("default.toml")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LivePart:
-    """One part of a definition: a fact, its weight, and how long it is waited for.
+    """One part of a definition: a training fact and its weight.
 
-    >>> LivePart(weight=-0.3).window_s
-    86400.0
+    >>> LivePart(weight=-0.3).silence
+    0.0
     """
 
     weight: float
     """The worth of a fact of 1; 0 for a fact that is shown and not paid for."""
     reads: str = ""
     """The fact's name; without it the part's own."""
-    window_s: float = 86_400.0
-    """Seconds after the session's last turn in which the fact is waited for. One that comes later still
-    counts: the session is then scored anew."""
     silence: float = 0.0
     """The value of the fact when the window is over and nothing is known."""
     at_s: float | None = None
@@ -47,10 +48,9 @@ class LivePart:
 class LiveDefinition:
     """A declared reward of a session with a developer: the sum over its parts of weight times fact.
 
-    A part is `observed` when its fact is known by `as_of`, `censored` and worth 0 while its window is open,
-    and `expired` with the worth of silence afterwards. One whose window is longer than `train_after_s` is
-    censored until that is over even if its fact is known: an edit made early in a long session would have
-    been watched for longer than the same edit in a short one.
+    A part is `observed` when its fact is known by `as_of`, `censored` and worth 0 while the window is open,
+    and `expired` with the worth of silence afterwards. A fact that comes later still counts: the session is
+    then scored anew.
 
     >>> LIVE.score("s1", (), ()).parts[0].censored
     True
@@ -58,31 +58,46 @@ class LiveDefinition:
 
     name: str
     parts: Mapping[str, LivePart]
-    train_after_s: float = 86_400.0
-    """The age, in seconds after the last turn, at which a session is trained on and compared. A part that is
-    still censored then is left out of both, of every session alike; it re-scores the session later."""
+    train_after_s: float = 3_600.0
+    """The window: the age, in seconds after the last turn, at which a session is trained on and compared."""
     effort: Price = field(default_factory=Price)
+    outcomes: Mapping[str, LiveOutcome] = field(default_factory=dict)
+    """The outcomes by name: facts of later days, which decide whether a promotion stays."""
+    late: Correction = field(default_factory=Correction)
+    """How training learns what the window could not show."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.train_after_s) and self.train_after_s > 0):
             raise DefinitionError(f"{self.name}: train_after_s is {self.train_after_s}: make it positive")
         _check_price(f"{self.name}: effort", self.effort)
+        if self.late.share and self.late.after_s <= self.train_after_s:
+            raise DefinitionError(
+                f"{self.name}: late.after_s is {self.late.after_s:g}: make it longer than train_after_s, "
+                f"{self.train_after_s:g}"
+            )
+        for name, outcome in self.outcomes.items():
+            _check_outcome(f"{self.name}: outcomes.{name}", name, outcome)
         for name, part in self.parts.items():
-            _check(f"{self.name}: parts.{name}", name, part)
+            if (reads := part.reads or name) in OUTCOMES or self.outcomes.keys() & {name, reads}:
+                raise DefinitionError(
+                    f"{self.name}: parts.{name} pays for the outcome {reads!r}: an outcome decides whether a "
+                    "promotion stays and is in no reward, so leave it under [outcomes] alone"
+                )
+            _check(f"{self.name}: parts.{name}", name, part, self.train_after_s)
         if not any(self._may_pay(name, part) for name, part in self.parts.items()):
             raise DefinitionError(
-                f"{self.name} can pay for nothing: no part of it can be above 0 by train_after_s = "
-                f"{self.train_after_s:g}, so doing nothing would be best; give `kept` a positive weight"
+                f"{self.name} can pay for nothing: no part of it can be above 0, so doing nothing would be "
+                "best; give `kept` a positive weight"
             )
 
     def _may_pay(self, name: str, part: LivePart) -> bool:
         reader = READERS[part.reads or name]
-        best = max(part.weight * reader.low, part.weight * reader.high if part.weight else 0.0)
-        return best > 0 and part.window_s <= self.train_after_s
+        return max(part.weight * reader.low, part.weight * reader.high if part.weight else 0.0) > 0
 
     def hash(self) -> str:
-        """Return 12 hexadecimal digits that depend on every weight, window and name."""
-        return _hash(self.name, tuple(self.parts.items()), self.train_after_s, self.effort)
+        """Return 12 hexadecimal digits that depend on every weight, window, outcome and name."""
+        declared = tuple(self.parts.items()), tuple(self.outcomes.items())
+        return _hash(*declared, self.name, self.train_after_s, self.effort, self.late)
 
     def text(self) -> str:
         """Return the definition as TOML, which `read_definition` turns back into an equal one."""
@@ -105,8 +120,13 @@ class LiveDefinition:
         return Scorer(self).score(session_id, turns, signals, as_of)
 
     def settles_at(self, turns: Sequence[Turn]) -> float:
-        """Return the time at which a session with these turns is trained on, in seconds since the epoch."""
+        """Return when the window of a session with these turns is over, in seconds since the epoch."""
         return max(turn.started_at + turn.latency_s for turn in turns) + self.train_after_s
+
+    def trains_at(self, session_id: str, turns: Sequence[Turn]) -> float:
+        """Return when it is trained on: then, or at maturity if it is drawn to wait for late facts."""
+        waits = self.late.waits(session_id)
+        return self.settles_at(turns) + (self.late.after_s - self.train_after_s if waits else 0.0)
 
     def settled(
         self, session_id: str, turns: Sequence[Turn], signals: Sequence[Signal], *, as_of: float
@@ -122,6 +142,26 @@ class LiveDefinition:
         if not turns or (end := self.settles_at(turns)) > as_of:
             return None
         return self.score(session_id, turns, signals, as_of=end)
+
+    @property
+    def mature_s(self) -> float:
+        """The age at which every session can be trained on, in seconds after its last turn."""
+        return max(self.train_after_s, self.late.after_s if self.late.share else 0.0)
+
+    def ripe(
+        self, session_id: str, turns: Sequence[Turn], signals: Sequence[Signal], *, as_of: float
+    ) -> tuple[Reward, float] | None:
+        """Return the reward of a session that can be trained on, and what it is worth to the trainer.
+
+        One that is drawn to wait for what comes late is scored at maturity; None for one that has to wait.
+        """
+        early = self.settled(session_id, turns, signals, as_of=as_of)
+        if early is None or not self.late.waits(session_id):
+            return None if early is None else (early, early.total)
+        if (mature_at := self.trains_at(session_id, without_side_calls(turns))) > as_of:
+            return None
+        late = self.score(session_id, turns, signals, as_of=mature_at)
+        return late, self.late.worth(early.total, late.total)
 
 
 class Scorer:
@@ -149,9 +189,8 @@ class Scorer:
         self, name: str, part: LivePart, reader: Reader, facts: SessionFacts, as_of: float | None
     ) -> RewardPart:
         ended = facts.ended_at
-        over = as_of is not None and ended is not None and as_of >= ended + part.window_s
-        counts = as_of is None or over or part.window_s <= self._train_after_s
-        fact = reader.read(facts, part.at_s or 0.0, self._price) if counts else None
+        over = as_of is not None and ended is not None and as_of >= ended + self._train_after_s
+        fact = reader.read(facts, part.at_s or 0.0, self._price)
         if fact is not None:
             return RewardPart(name=name, value=part.weight * fact.value, evidence=fact.evidence)
         return RewardPart(
@@ -162,10 +201,12 @@ class Scorer:
 
 
 @cache
-def _hash(name: str, parts: tuple[tuple[str, LivePart], ...], train_after_s: float, effort: Price) -> str:
-    named = [(each, asdict(part)) for each, part in sorted(parts, key=lambda pair: pair[0])]
-    text = json.dumps([name, named, train_after_s, asdict(effort)], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+def _hash(
+    parts: tuple[tuple[str, LivePart], ...], outcomes: tuple[tuple[str, LiveOutcome], ...], *others: Any
+) -> str:
+    named = [{each: asdict(declared) for each, declared in some} for some in (parts, outcomes)]
+    plain = [asdict(each) if isinstance(each, Price | Correction) else each for each in others]
+    return hashlib.sha256(json.dumps([*named, *plain], sort_keys=True).encode()).hexdigest()[:12]
 
 
 def _check_price(where: str, price: Price) -> None:
@@ -177,15 +218,27 @@ def _check_price(where: str, price: Price) -> None:
         )
 
 
-def _check(where: str, name: str, part: LivePart) -> None:
+def _check_outcome(where: str, name: str, outcome: LiveOutcome) -> None:
+    reads = outcome.reads or name
+    if reads not in OUTCOMES:
+        raise DefinitionError(
+            f"{where} reads the unknown outcome {reads!r}: use {', '.join(sorted(OUTCOMES))}"
+        )
+    if not (math.isfinite(outcome.after_s) and outcome.after_s > 0):
+        raise DefinitionError(f"{where}.after_s is {outcome.after_s}: make it positive")
+    if not 0 <= outcome.silence <= 1:
+        raise DefinitionError(f"{where}.silence is {outcome.silence}: an outcome lies between 0 and 1")
+    if outcome.margin is not None and not 0 < outcome.margin <= 1:
+        raise DefinitionError(f"{where}.margin is {outcome.margin}: it lies above 0 and is 1 at most")
+
+
+def _check(where: str, name: str, part: LivePart, window_s: float) -> None:
     reads = part.reads or name
     if reads not in READERS:
         raise DefinitionError(f"{where} reads the unknown fact {reads!r}: use {', '.join(sorted(READERS))}")
-    for field_, value in (("weight", part.weight), ("window_s", part.window_s), ("silence", part.silence)):
+    for field_, value in (("weight", part.weight), ("silence", part.silence)):
         if not math.isfinite(value):
             raise DefinitionError(f"{where}.{field_} is {value}: make it finite")
-    if part.window_s < 0:
-        raise DefinitionError(f"{where}.window_s is {part.window_s}: make it at least 0")
     reader = READERS[reads]
     if not reader.low <= part.silence <= reader.high:
         raise DefinitionError(
@@ -195,9 +248,10 @@ def _check(where: str, name: str, part: LivePart) -> None:
         raise DefinitionError(
             f"{where}: share_kept needs at_s, the age of the edit, and no other fact has it"
         )
-    if part.at_s is not None and not 0 <= part.at_s <= part.window_s:
+    if part.at_s is not None and not 0 <= part.at_s <= window_s:
         raise DefinitionError(
-            f"{where}.at_s is {part.at_s}: it lies between 0 and window_s, {part.window_s:g}"
+            f"{where}.at_s is {part.at_s:g}: it lies between 0 and train_after_s, {window_s:g}; what is "
+            "known later is an outcome, so declare `survived` under [outcomes]"
         )
 
 
