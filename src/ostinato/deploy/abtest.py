@@ -20,7 +20,7 @@ plus the absolute limit. "sessions" and "returning" are about people: they count
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -269,8 +269,11 @@ class _Bounds:
         attendance: Sequence[Attendance],
     ) -> "_Bounds":
         fraction = len(sessions) / trial.horizon
-        rewards = [(each, each.value) for each in sessions]
-        reward = compare(trial, rewards, before)
+        counts, sums, challenger, usual = _by_user(trial, [(each, each.value) for each in sessions], before)
+        reward = effect(counts, sums, challenger, usual)
+        all_sessions = effect(counts, sums, challenger, usual, by_session=True)
+        busy = heaviest(counts, challenger)
+        of_busy = effect(busy, np.where(busy > 0, sums, 0.0), challenger, usual)
         tokens = compare(trial, [(each, each.tokens) for each in sessions], {})
         seen = {name: (rise, fraction) for name, rise in rises(trial, sessions).items()}
         seen |= {n: (rise, part * fraction) for n, (rise, part) in _absence(trial, attendance).items()}
@@ -278,8 +281,8 @@ class _Bounds:
         return cls(
             promoting=interval(reward, trial.level, fraction),
             harming=interval(reward, trial.harm / 2, fraction),
-            by_session=interval(compare(trial, rewards, before, by_session=True), trial.harm / 2, fraction),
-            heaviest=interval(compare(trial, rewards, before, among=heaviest), trial.harm / 2, fraction),
+            by_session=interval(all_sessions, trial.harm / 2, fraction),
+            heaviest=interval(of_busy, trial.harm / 2, fraction),
             tokens=interval(tokens, trial.level, fraction),
             rails={name: interval(rise, each, part) for name, (rise, part) in seen.items()},
             within={name: interval(rise, trial.harm, part) for name, (rise, part) in seen.items()},
@@ -368,19 +371,10 @@ def compare(
     values: Sequence[tuple[TrialSession, float]],
     before: Mapping[str, float],
     *,
-    by_session: bool = False,
-    among: Callable[[Floats, Flags], Floats] | None = None,
     scale: float = 1.0,
 ) -> Estimate:
-    """Return challenger minus `scale` times champion, from one value of each session, by user.
-
-    `among` maps the users' counts of sessions to 0 for those to leave out.
-    """
-    counts, sums, challenger, usual = _by_user(trial, values, before)
-    if among is not None:
-        counts = among(counts, challenger)
-        sums = np.where(counts > 0, sums, 0.0)
-    return effect(counts, sums, challenger, usual, by_session=by_session, scale=scale)
+    """Return challenger minus `scale` times champion, from one value of each session, by user."""
+    return effect(*_by_user(trial, values, before), scale=scale)
 
 
 def _by_user(
