@@ -24,6 +24,8 @@ The functions of `ostinato.deploy` themselves decide simulated tests, on arrays 
 - `releases`: canary, ramp and split at the size of a product (`releases.py`).
 - `late_undo_promoted`: a challenger right in 45 % whose wrong edits are undone at 30 h, against 60 % at 1 h,
   that stays promoted after its outcome window (`late_undo.py`).
+- `heavy_tenth`, `leavers_rolled_back`, `complaints_promoted`: challengers that harm somebody while the mean
+  user gains, or that drive people away, and beside them `all_gain` and `leavers_equal` (`harms.py`).
 - `bad`: planted bad candidates of four kinds before gate and A/B of the demo's sizes, all that is promoted.
 
 Intervals are Wilson's, 95 %.
@@ -42,16 +44,19 @@ from scipy.special import ndtri
 
 from benchmarks.budgets import AT, budgets
 from benchmarks.equal_trials import aa_tests, slow_feedback
+from benchmarks.harms import harms
 from benchmarks.late_undo import late_undo
 from benchmarks.measure import Run, table
 from benchmarks.releases import Row, rate, releases
 from benchmarks.teams import team
 from ostinato.config import load
 from ostinato.demo.commands import DEMO
-from ostinato.deploy.abtest import HARM, Trial, TrialSession, effect, judge
+from ostinato.deploy.abtest import judge
 from ostinato.deploy.budget import next_alpha
+from ostinato.deploy.effects import effect
 from ostinato.deploy.gate import ALPHA, SLACK, change, mean_of, p_values, unproven
 from ostinato.deploy.statistics import Floats, half_width
+from ostinato.deploy.terms import HARM, Trial, TrialSession
 from ostinato.loop.config import RunConfig
 from ostinato.loop.stages.problems import HELD_OUT_SEED
 from ostinato.tasks.pebble.source import pebbles
@@ -389,6 +394,15 @@ def show(figures: Row) -> None:
     rows = [[gain, shown(row), f"{needed[gain]:,}"] for gain, row in powers["ab_alone"].items()]
     table(["reward per session", "promoted", "users for 80 %"], rows)
     print("\nPlanted bad candidates, promoted:", shown(figures["bad"]))
+    print("\nHarm beside a gain: the challenger")
+    told = {
+        "loses 6 points with the busiest tenth, gains 4 with the others: promoted": "heavy_tenth",
+        "gains 4 points with everybody: promoted": "all_gain",
+        "keeps 3 points more, complaints rise from 6 to 13 %: promoted": "complaints_promoted",
+        "drives 30 % away after a failure, not 5 %: rolled back": "leavers_rolled_back",
+        "drives no more away, 100 users: rolled back (nominal 5 %)": "leavers_equal",
+    }
+    table(["", "n", "rate"], [[what, str(figures[n]["n"]), shown(figures[n])] for what, n in told.items()])
     print("\nReleases at the size of a product")
     rows = {name: row for name, row in figures["releases"].items() if "rate" in row}
     table(["", "n", "rate"], [[name, str(row["n"]), shown(row)] for name, row in rows.items()])
@@ -445,6 +459,7 @@ def main(run: Run) -> None:
         **budgets(min(runs, 100), seed),
         **team(min(runs, 2000), seed),
         "late_undo_promoted": late_undo(min(runs, 1000), seed),
+        **harms(runs, seed),
     }
     show(figures)
     run.finish(figures, as_json=options.json)

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.releases import Row, rate
-from ostinato.deploy.abtest import HARM, MIN_USERS, effect
+from ostinato.deploy.effects import MIN_USERS, effect
 from ostinato.deploy.statistics import Floats, half_width
+from ostinato.deploy.terms import HARM
 from ostinato.rewards.live.definition import LIVE
 
 Rng = np.random.Generator

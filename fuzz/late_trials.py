@@ -11,8 +11,9 @@ from functools import cache
 
 import numpy as np
 
-from ostinato.deploy.abtest import Trial, TrialSession, judge
+from ostinato.deploy.abtest import judge
 from ostinato.deploy.late import judge_outcomes
+from ostinato.deploy.terms import Trial, TrialSession
 from ostinato.rewards.live.definition import LIVE
 from ostinato.rewards.live.outcomes import read_outcomes
 from ostinato.types import Decision, FinishReason, Signal, SignalKind, TurnKind, TurnOutline, Verdict

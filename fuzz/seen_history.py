@@ -179,6 +179,7 @@ def _try(store: Store, spoken: Spoken, chance: random.Random, now: float) -> Non
     terms = {
         "experiment": EXPERIMENT, "share": 0.5, "horizon": 400, "alpha": 0.0219, "claim": "better",
         "margin": 0.0, "guardrails": {"complaints": 0.1, "abandoned": 0.1, "broken": 0.1, "latency": 0.405},
+        "scales": {"complaints": 1.25},
         "champion": "champion", "challenger": "challenger", "since": since,
         "versions": {"champion": champion, "challenger": challenger},
     }  # fmt: skip

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.cli import main
-from ostinato.deploy.abtest import effect
 from ostinato.deploy.crossover import within
+from ostinato.deploy.effects import effect
 from ostinato.deploy.plan import FOUR_WEEKS, Prospect, ladder, plan
 from ostinato.deploy.statistics import half_width
 

@@ -6,8 +6,8 @@ import pytest
 
 from ostinato.config import ConfigError, dump, load
 from ostinato.demo.commands import DEMO
-from ostinato.deploy.abtest import Claim
 from ostinato.deploy.budget import BudgetRule
+from ostinato.deploy.terms import Claim
 from ostinato.loop.config import BUDGETS, CLAIMS, RunConfig, check, sources
 from ostinato.tasks.pebble import generate, write
 

@@ -7,10 +7,22 @@ from pathlib import Path
 import pytest
 from tests.store.builders import session, turn
 
-from ostinato.deploy.abtest import Trial
+from ostinato.deploy.abtest import PEOPLE
 from ostinato.deploy.budget import FIRST_CHAIN, next_alpha
+from ostinato.deploy.terms import Attendance, Trial
 from ostinato.loop.config import LiveConfig
-from ostinato.loop.trial import GUARDRAILS, heard, judged, observe, overruled, planned, usual
+from ostinato.loop.trial import (
+    BACK_S,
+    GUARDRAILS,
+    SCALES,
+    attended,
+    heard,
+    judged,
+    observe,
+    overruled,
+    planned,
+    usual,
+)
 from ostinato.rewards.live.definition import LIVE
 from ostinato.store import Store
 from ostinato.store.cycle_log import CycleAction, said_now
@@ -84,7 +96,7 @@ def test_guardrails_are_observed(store: Store, said: SignalKind, rail: str) -> N
     live(store, "s", said=said)
     (found,) = observe(store, LIVE, store.sessions(), as_of=1e12)
     assert found.harms[rail] == 1.0
-    assert set(found.harms) == set(GUARDRAILS)
+    assert set(found.harms) == set(GUARDRAILS) - set(PEOPLE)
     assert sum(value for name, value in found.harms.items() if name != "latency") == 1.0
 
 
@@ -101,6 +113,20 @@ def test_harms_are_heard_at_any_age_and_of_sessions_that_failed(store: Store) ->
     told = {each.user: each.harms for each in heard(store, LIVE, store.sessions(), as_of=1003.0)}
     assert told["ada"]["complaints"] == 1.0 and told["ada"]["failed"] == 0.0
     assert told["bob"] == {"failed": 1.0}
+
+
+def test_everybody_who_came_is_counted_and_gone_only_when_there_was_time_to_come_back(store: Store) -> None:
+    for number, at in enumerate((1000.0, 2000.0, 3000.0 + BACK_S)):
+        live(store, f"ada-{number}", at=at, ending=Ending.INFRASTRUCTURE if number else Ending.FINISHED)
+    live(store, "bob", at=5000.0, user="bob", arm="challenger", ending=None)
+    live(store, "later", at=9000.0 + BACK_S, user="cy")
+
+    def came(as_of: float) -> list[Attendance]:
+        return attended(store, TRIAL, 0.0, as_of)
+
+    assert came(4000.0) == [Attendance(arm="champion", user="ada", sessions=2)]
+    ada, bob = came(6000.0 + BACK_S)
+    assert (ada.sessions, ada.gone, bob.sessions, bob.gone) == (3, 0.5, 1, 1.0)
 
 
 def traffic(store: Store, champion: SignalKind, challenger: SignalKind, users: int = 15) -> None:
@@ -145,11 +171,14 @@ def test_a_challenger_that_is_complained_of_is_rolled_back_though_its_edits_are_
 
 
 def test_the_settings_of_a_run_make_a_trial() -> None:
-    assert Trial(experiment="e1", share=0.5, horizon=120, alpha=0.02, guardrails=GUARDRAILS) == TRIAL
+    limits = {"guardrails": GUARDRAILS, "scales": SCALES}
+    assert Trial(experiment="e1", share=0.5, horizon=120, alpha=0.02, **limits) == TRIAL
     assert [(step.share, step.sessions) for step in PLAN.steps] == [(0.1, 80), (0.5, 120)]
-    assert PLAN.trial_of(0).guardrails.keys() - GUARDRAILS.keys() == {"failed"}
+    assert PLAN.trial_of(0).guardrails.keys() ^ GUARDRAILS.keys() == {"failed", *PEOPLE}
     cheaper = planned(LiveConfig(claim="cheaper"), "e1", 0.02).trial
     assert (cheaper.claim, cheaper.margin) == ("cheaper", 0.05)
+    within = planned(LiveConfig(), "e1@4h.5ec", 0.02, "familywise-2").trial
+    assert not set(PEOPLE) & within.guardrails.keys() and within.chain == "familywise-2"
 
 
 def test_a_promotion_by_hand_overrules_the_verdict_and_frees_no_chance_of_error() -> None:

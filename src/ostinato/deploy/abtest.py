@@ -1,133 +1,59 @@
 """The A/B trial on live traffic: champion against challenger, judged any number of times until its end.
 
-The claim is settled before the first session, in a `Trial`, and tested against these hypotheses:
+The claim is settled before the first session, in a `Trial`. What is tested is the *mean over users* of their
+reward per session (`effects.py`):
 
-- PROMOTE refutes "the challenger's reward per session is not higher"; wrongly with chance `Trial.alpha`,
-  which comes from the budget.
-- PROMOTE under the claim SUITE also refutes "it is lower by `margin` or more", after a gate that refuted "the
+- PROMOTE refutes "that mean is not higher with the challenger"; wrongly with chance `Trial.alpha`, which
+  comes from the budget.
+- PROMOTE under the claim SUITE refutes "it is lower by `margin` or more", after a gate that refuted "the
   suite is solved no more" at the same chance; wrongly with chance `Trial.alpha`.
-- PROMOTE_CHEAPER refutes "it is lower by `margin` or more" and "the challenger samples no fewer tokens";
-  wrongly with chance `Trial.alpha`.
-- ROLL_BACK refutes "the reward is not lower and no guardrail rose by more than its limit"; wrongly with
-  chance `Trial.harm`.
+- PROMOTE_CHEAPER refutes "it is lower by `margin` or more" and "the mean over users of the tokens per session
+  is not lower"; wrongly with chance `Trial.alpha`.
+- ROLL_BACK refutes "that mean is not lower and no guardrail is beyond its limit"; wrongly with chance
+  `Trial.harm`.
 - INCONCLUSIVE is the verdict of a trial that reached its horizon and refuted nothing.
 
-Both promotions also need every guardrail to be shown to have risen by less than its limit (at `Trial.harm`).
-Users were assigned to arms at random, so users are counted, not sessions: a user with n sessions weighs
-n / (1 + (n - 1) · `ALIKE`), and the errors are a jackknife over users. So no busy user decides a trial alone.
+A promotion is withheld while in the trial the mean over sessions stands lower, or the mean over the heaviest
+tenth of users does, or a guardrail stands beyond its limit. That makes a wrong one rarer still, so it needs
+no share of alpha; a gain of many that busy users pay for is not promoted.
+
+A guardrail's limit is relative to its baseline: the challenger's mean may reach `scale` times the champion's
+plus the absolute limit. "sessions" and "returning" are about people: they count everybody from assignment on.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from enum import StrEnum
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
 
-from ostinato.deploy.budget import FIRST_CHAIN
 from ostinato.deploy.crossover import Met
+from ostinato.deploy.effects import MIN_USERS, arms, effect, heaviest
 from ostinato.deploy.statistics import (
     Estimate,
     Flags,
     Floats,
     Interval,
-    clustered,
     half_width,
     interval,
-    minus,
+    relative,
     sample_ratio,
 )
+from ostinato.deploy.terms import Attendance, Claim, Trial, TrialSession
 from ostinato.types import Decision, Verdict
 from ostinato.types.release import WITHIN, unit_of
 
-MIN_USERS = 8
-"""The fewest users per arm; with fewer, no error estimate can be trusted."""
-ALIKE = 0.2
-"""The assumed correlation of two sessions of one user in the weights of users. It decides how narrow the
-intervals are, not whether they hold."""
-HARM = 0.05
-"""The chance of a false roll-back in one trial."""
 POWER = 0.8
 """The chance with which a trial of the size that an inconclusive one asks for would promote."""
+REPORTED = 0.05
+"""The chance that a reported gain leaves out the truth at any look."""
+PEOPLE = ("sessions", "returning")
+"""The guardrails of people, which are read from their attendance."""
 VOID = 100.0
 """The Bayes factor against the set share above which the sizes of the arms void a trial. At most 1 in 100
 sound trials exceeds it."""
-
-
-class Claim(StrEnum):
-    """The claim that a trial sets out to show of its challenger."""
-
-    BETTER = "better"
-    SUITE = "suite"
-    """Better on the run's suite, as the gate has shown, and not worse with people by the margin."""
-    CHEAPER = "cheaper"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
-    """The terms that are settled before the first session.
-
-    >>> Trial(experiment="e1", share=0.5, horizon=800, alpha=0.02).claim
-    <Claim.BETTER: 'better'>
-    """
-
-    experiment: str
-    """Its id, which also salts the assignment of users to arms."""
-    share: float
-    """The share of users who are assigned to the challenger."""
-    horizon: int
-    """The number of sessions after which the trial is over; later ones are not looked at."""
-    alpha: float
-    """The chance of a false promotion."""
-    chain: str = FIRST_CHAIN
-    """The name of the chain of the budget that `alpha` comes from."""
-    harm: float = HARM
-    """The chance of a false roll-back: half for the reward, half for all guardrails together."""
-    claim: Claim = Claim.BETTER
-    margin: float = 0.0
-    """The loss of reward per session that would be too much; used by SUITE and CHEAPER."""
-    guardrails: Mapping[str, float] = field(default_factory=dict)
-    """The limit of each guardrail: the rise that is too much, whatever the reward does."""
-    champion: str = "champion"
-    challenger: str = "challenger"
-
-    def __post_init__(self) -> None:
-        if not 0 < self.share < 1 or self.horizon < 1 or not 0 < self.alpha < 1:
-            raise ValueError(
-                f"trial {self.experiment}: share {self.share} and alpha {self.alpha} lie between 0 and 1, "
-                f"horizon {self.horizon} is 1 at least"
-            )
-        if (self.claim is Claim.BETTER) != (self.margin == 0):
-            raise ValueError(f"trial {self.experiment}: the claims 'suite' and 'cheaper' alone have a margin")
-
-    @property
-    def level(self) -> float:
-        """The chance of error on each side of a bound: claims with a margin can promote in two ways, better
-        and what is claimed, and each has half of `alpha`.
-        """
-        return self.alpha if self.claim is Claim.BETTER else self.alpha / 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialSession:
-    """One session of one user on one arm, old enough that its reward is settled.
-
-    >>> TrialSession(arm="champion", user="ada", at=0.0, value=1.0, tokens=80).user
-    'ada'
-    """
-
-    arm: str
-    user: str
-    at: float
-    """Its start, in seconds since the epoch."""
-    value: float
-    """Its reward."""
-    tokens: float
-    """The number of tokens that the model sampled in it."""
-    harms: Mapping[str, float] = field(default_factory=dict)
-    """The outcome by guardrail; a session without one for a guardrail leaves it out."""
 
 
 def judge(
@@ -136,6 +62,7 @@ def judge(
     sessions: Sequence[TrialSession],
     before: Mapping[str, float] | None = None,
     *,
+    attendance: Sequence[Attendance] = (),
     closed: bool = False,
 ) -> Verdict:
     """Return a verdict on the challenger's `version`, from the first `horizon` sessions of the trial.
@@ -143,14 +70,15 @@ def judge(
     A trial is over at its horizon, or when it is `closed` because no more sessions come.
 
     `before` maps a user to the mean reward of their sessions before the trial; what it explains is taken out
-    of the comparison. The first verdict that is not HOLD is the trial's. A trial whose users are not on the
-    arms they were assigned to is void: the verdict is a HOLD that says so.
+    of the comparison. `attendance` has everybody who came. The first verdict that is not HOLD is the trial's.
+    A trial whose users are not on the arms they were assigned to is void: the verdict is a HOLD that says so.
+    The last line of the reason has the relative changes of what is reported beside.
     """
     counted = sorted(sessions, key=lambda session: session.at)[: trial.horizon]
     evidence, problem = grounds(trial, counted)
     if problem:
         return Verdict(version=version, decision=Decision.HOLD, reason=problem, evidence=evidence)
-    bounds = _Bounds.of(trial, counted, before or {})
+    bounds = _Bounds.of(trial, counted, before or {}, attendance)
     decision, reason = bounds.decide(trial)
     evidence |= asdict(bounds)
     if decision.promotes and (met := _met(trial, counted)) is not None:
@@ -164,6 +92,8 @@ def judge(
         needed = still_needed(compare(trial, [(s, s.value) for s in counted], before or {}), trial.level)
         evidence["needed"] = None if needed is None else math.ceil(needed * len(counted))
         reason += f"; {_words(needed, len(counted), evidence['people'])}"
+    if bounds.gains:
+        reason += "\n" + ", ".join(f"{name} {change.percent()}" for name, change in bounds.gains.items())
     return Verdict(version=version, decision=decision, reason=reason, evidence=evidence)
 
 
@@ -245,46 +175,67 @@ class _Bounds:
     """The estimates, challenger minus champion, between bounds that hold at every look."""
 
     promoting: Interval
-    """The change of the reward per session, each side at `Trial.level`."""
+    """The change of the reward per session, mean over users, each side at `Trial.level`."""
     harming: Interval
     """The same at the level of a roll-back."""
+    by_session: Interval
+    """The change of the mean over sessions, at the level of a roll-back."""
+    heaviest: Interval
+    """The change of the mean over the heaviest tenth of users, at the level of a roll-back."""
     tokens: Interval
-    """The change of the tokens per session, each side at `Trial.level`."""
+    """The change of the tokens per session, mean over users, each side at `Trial.level`."""
     rails: dict[str, Interval]
-    """The change by guardrail, each side at the level of a roll-back."""
+    """The change by guardrail beyond its scale, each side at the level of a roll-back."""
     within: dict[str, Interval]
-    """The change by guardrail, each side at `Trial.harm`."""
+    """The same, each side at `Trial.harm`."""
+    gains: dict[str, Interval]
+    """The relative change of what is reported beside, 0.02 for two per cent more."""
 
     @classmethod
-    def of(cls, trial: Trial, sessions: Sequence[TrialSession], before: Mapping[str, float]) -> "_Bounds":
+    def of(
+        cls,
+        trial: Trial,
+        sessions: Sequence[TrialSession],
+        before: Mapping[str, float],
+        attendance: Sequence[Attendance],
+    ) -> "_Bounds":
         fraction = len(sessions) / trial.horizon
-        reward = compare(trial, [(each, each.value) for each in sessions], before)
+        reward, all_sessions, of_busy = _rewards(trial, sessions, before)
         tokens = compare(trial, [(each, each.tokens) for each in sessions], {})
-        rails = rises(trial, sessions)
-        each = trial.harm / 2 / max(1, len(rails))
+        seen = {name: (rise, fraction) for name, rise in rises(trial, sessions).items()}
+        seen |= {n: (rise, part * fraction) for n, (rise, part) in _absence(trial, attendance).items()}
+        each = trial.harm / 2 / max(1, len(trial.guardrails))
         return cls(
             promoting=interval(reward, trial.level, fraction),
             harming=interval(reward, trial.harm / 2, fraction),
+            by_session=interval(all_sessions, trial.harm / 2, fraction),
+            heaviest=interval(of_busy, trial.harm / 2, fraction),
             tokens=interval(tokens, trial.level, fraction),
-            rails={name: interval(rise, each, fraction) for name, rise in rails.items()},
-            within={name: interval(rise, trial.harm, fraction) for name, rise in rails.items()},
+            rails={name: interval(rise, each, part) for name, (rise, part) in seen.items()},
+            within={name: interval(rise, trial.harm, part) for name, (rise, part) in seen.items()},
+            gains=_gains(trial, sessions, fraction),
         )
 
     def decide(self, trial: Trial) -> tuple[Decision, str]:
         limits = trial.guardrails
-        reward = f"{self.promoting} reward a session"
+        reward = f"{self.promoting} reward a session, mean over users"
         if violated := [name for name, rise in self.rails.items() if rise.low > limits[name]]:
-            shown = ", ".join(f"{name} rose by {self.rails[name]}" for name in violated)
+            shown = ", ".join(_rise(trial, name, self.rails[name]) for name in violated)
             return Decision.ROLL_BACK, f"guardrail: {shown}; {reward}"
         if self.harming.high < 0:
-            return Decision.ROLL_BACK, f"worse: {self.harming} reward a session"
-        doubtful = [name for name, rise in self.within.items() if rise.high >= limits[name]]
+            return Decision.ROLL_BACK, f"worse: {reward}"
         better = self.promoting.low > 0
         cheaper = trial.claim is Claim.CHEAPER and self.promoting.low > -trial.margin and self.tokens.high < 0
         safe = trial.claim is Claim.SUITE and self.promoting.low > -trial.margin
-        if (better or cheaper or safe) and doubtful:
-            shown = ", ".join(f"{name} {self.within[name]}" for name in doubtful)
-            return Decision.HOLD, f"not shown to stay within the guardrails: {shown}; {reward}"
+        if better or cheaper or safe:
+            least = 0.0 if better else -trial.margin
+            others = {"mean over sessions": self.by_session, "heaviest tenth of users": self.heaviest}
+            doubts = [f"{name} {each}" for name, each in others.items() if each.estimate < least]
+            for name, rise in self.within.items():
+                if rise.estimate > limits[name] or not math.isfinite(rise.high):  # or it has no estimate
+                    doubts.append(_rise(trial, name, rise))
+            if doubts:
+                return Decision.HOLD, f"withheld: {reward}, but {', '.join(doubts)}"
         if better:
             return Decision.PROMOTE, f"better: {reward}"
         if safe:
@@ -295,89 +246,101 @@ class _Bounds:
         return Decision.INCONCLUSIVE, f"not shown to be {trial.claim}: {reward}"
 
 
+def _rise(trial: Trial, name: str, rise: Interval) -> str:
+    scale = trial.scales.get(name, 1.0)
+    above = "" if scale == 1 else f" above {scale:g} times the champion's"
+    return f"{name} rose by {rise}{above}, where {trial.guardrails[name]:+.3f} is the limit"
+
+
 def rises(trial: Trial, sessions: Sequence[TrialSession]) -> dict[str, Estimate]:
-    """Return the rise of each guardrail of the trial, challenger minus champion."""
-    return {
-        name: compare(trial, [(each, each.harms[name]) for each in sessions if name in each.harms], {})
-        for name in trial.guardrails
-    }
+    """Return the rise of each guardrail that sessions tell of, beyond its scale."""
+    found = {}
+    for name in [name for name in trial.guardrails if name not in PEOPLE]:
+        told = [(each, each.harms[name]) for each in sessions if name in each.harms]
+        found[name] = compare(trial, told, {}, scale=trial.scales.get(name, 1.0))
+    return found
+
+
+def _absence(trial: Trial, attendance: Sequence[Attendance]) -> dict[str, tuple[Estimate, float]]:
+    """Return the rise of each guardrail of people, and the part of those who came that it is read from.
+
+    "sessions" is the fall of the mean logarithm of a user's sessions, so that a few who work all day do not
+    decide it; "returning" is the rise of the mean share of sessions after which a user was gone. Users who
+    are too new to tell are left out of the second, so its bounds are as wide as in a trial that is less far.
+    """
+    found = {}
+    for name in [name for name in PEOPLE if name in trial.guardrails]:
+        read = [(each, -math.log(each.sessions) if name == "sessions" else each.gone) for each in attendance]
+        known = [(each, value) for each, value in read if value is not None]
+        challenger = np.array([each.arm == trial.challenger for each, _ in known], dtype=bool)
+        if min(challenger.sum(), (~challenger).sum()) < MIN_USERS:
+            continue
+        ones, none = np.ones(len(known)), np.full(len(known), np.nan)
+        values = np.array([value for _, value in known])
+        rise = effect(ones, values, challenger, none, scale=trial.scales.get(name, 1.0))
+        found[name] = rise, len(known) / len(attendance)
+    return found
+
+
+def _gains(trial: Trial, sessions: Sequence[TrialSession], fraction: float) -> dict[str, Interval]:
+    """Return the relative change of each gain's mean over users, where both arms have enough of them."""
+    found = {}
+    if _met(trial, sessions) is not None:  # the mean of an arm is not what is compared
+        return {}
+    for name in dict.fromkeys(name for each in sessions for name in each.gains):
+        told = [(each, each.gains[name]) for each in sessions if name in each.gains]
+        counts, sums, challenger, none = _by_user(trial, told, {})
+        if min(challenger.sum(), (~challenger).sum()) < MIN_USERS:
+            continue
+        theirs, ours = arms(counts, sums, challenger, none)
+        if theirs.value > 0 and ours.value > 0:
+            found[name] = relative(theirs, ours, REPORTED / 2, fraction)
+    return found
 
 
 def compare(
-    trial: Trial, values: Sequence[tuple[TrialSession, float]], before: Mapping[str, float]
+    trial: Trial,
+    values: Sequence[tuple[TrialSession, float]],
+    before: Mapping[str, float],
+    *,
+    scale: float = 1.0,
 ) -> Estimate:
-    """Return challenger minus champion, from one value of each session."""
+    """Return challenger minus `scale` times champion, from one value of each session, by user."""
     if (met := _met(trial, [session for session, _ in values])) is not None:
-        return met.paired([value for _, value in values])
+        return met.paired([value for _, value in values], scale=scale)
+    return effect(*_by_user(trial, values, before), scale=scale)
+
+
+def _rewards(
+    trial: Trial, sessions: Sequence[TrialSession], before: Mapping[str, float]
+) -> tuple[Estimate, Estimate, Estimate]:
+    """Return the change of the mean over users, over sessions, and over the heaviest tenth of users.
+
+    Two of twenty people show nothing by themselves, so where people meet both arms the third is the second.
+    """
+    if (met := _met(trial, sessions)) is not None:
+        values = [each.value for each in sessions]
+        by_session = met.paired(values, by_session=True)
+        return met.paired(values), by_session, by_session
+    counts, sums, challenger, usual = _by_user(trial, [(each, each.value) for each in sessions], before)
+    busy = heaviest(counts, challenger)
+    return (
+        effect(counts, sums, challenger, usual),
+        effect(counts, sums, challenger, usual, by_session=True),
+        effect(busy, np.where(busy > 0, sums, 0.0), challenger, usual),
+    )
+
+
+def _by_user(
+    trial: Trial, values: Sequence[tuple[TrialSession, float]], before: Mapping[str, float]
+) -> tuple[Floats, Floats, Flags, Floats]:
+    """Return the arguments of `effect`."""
     arm_of = {session.user: session.arm for session, _ in values}
     users = {user: index for index, user in enumerate(arm_of)}
-    member, worth = [users[session.user] for session, _ in values], np.array([value for _, value in values])
-    return effect(
+    member, worth = [users[session.user] for session, _ in values], [value for _, value in values]
+    return (
         np.bincount(member, minlength=len(users)).astype(np.float64),
         np.asarray(np.bincount(member, weights=worth, minlength=len(users)), dtype=np.float64),
         np.array([arm == trial.challenger for arm in arm_of.values()], dtype=bool),
         np.array([before.get(user, np.nan) for user in users], dtype=float),
     )
-
-
-def effect(counts: Floats, sums: Floats, challenger: Flags, before: Floats) -> Estimate:
-    """Return challenger minus champion, for the mean value of a session.
-
-    `counts` and `sums`, (..., users), are the number of each user's sessions so far and the sum of their
-    values. `challenger` is True for users assigned to the challenger. `before` is each user's mean from
-    before the trial, NaN for newcomers. The last two have the shape (users,) or one that broadcasts to the
-    first two.
-    """
-    present = counts > 0
-    means = sums / np.where(present, counts, 1.0)
-    weights = np.where(present, counts / (1 + (counts - 1) * ALIKE), 0.0)
-    means = _without(before, means, weights, challenger)
-    theirs, ours = np.where(challenger, weights, 0.0), np.where(challenger, 0.0, weights)
-    arms = clustered(theirs * means, theirs), clustered(ours * means, ours)
-    return minus(*_at_least_pooled(arms, (theirs, ours), means))
-
-
-def _at_least_pooled(
-    arms: tuple[Estimate, Estimate], weights: tuple[Floats, Floats], means: Floats
-) -> tuple[Estimate, Estimate]:
-    """Return both arms with errors no smaller than the variation of all users together implies.
-
-    A small arm in which a rare thing happened to nobody would have an error of 0, and prove anything.
-    """
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        shares = [np.nan_to_num(w / w.sum(axis=-1, keepdims=True)) for w in weights]
-        squares = [np.square(share).sum(axis=-1) for share in shares]
-        spread = sum(
-            np.square(np.nan_to_num(share * (means - arm.value[..., None]) / (1 - share))).sum(axis=-1)
-            for share, arm in zip(shares, arms, strict=True)
-        )
-        variance = spread / sum(squares)
-    first, second = (
-        replace(arm, error=np.maximum(arm.error, np.sqrt(np.nan_to_num(variance) * square)))
-        for arm, square in zip(arms, squares, strict=True)
-    )
-    return first, second
-
-
-def _without(before: Floats, means: Floats, weights: Floats, challenger: Flags) -> Floats:
-    """Return `means` less what `before` explains of them; each user's slope is estimated from all others.
-
-    Source: Deng, Xu, Kohavi, Walker, "Improving the sensitivity of online controlled experiments", WSDM 2013;
-    leaving the user out keeps the comparison unbiased however few users there are.
-    """
-    known = np.isfinite(before)
-    w = weights * known
-    x = np.where(known, before, 0.0)
-    x = np.where(known, x - _centre(x, known.astype(np.float64)), 0.0)
-    theirs, ours = _centre(means, w * challenger), _centre(means, w * ~challenger)
-    spread = w * np.square(x)
-    product = w * x * (means - np.where(challenger, theirs, ours))
-    others = spread.sum(axis=-1, keepdims=True) - spread
-    usable = (known.sum(axis=-1, keepdims=True) >= MIN_USERS) & (others > 0)
-    slope = (product.sum(axis=-1, keepdims=True) - product) / np.where(usable, others, 1.0)
-    return np.asarray(means - np.where(usable, slope, 0.0) * x)
-
-
-def _centre(values: Floats, weights: Floats) -> Floats:
-    weight = weights.sum(axis=-1, keepdims=True)
-    return np.asarray((values * weights).sum(axis=-1, keepdims=True) / np.where(weight > 0, weight, 1.0))

@@ -10,10 +10,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ostinato.deploy.abtest import MIN_USERS, Trial, TrialSession, compare
+from ostinato.deploy.abtest import compare
+from ostinato.deploy.effects import MIN_USERS
 from ostinato.deploy.gate import solved_change
 from ostinato.deploy.outcomes import Measurement
 from ostinato.deploy.statistics import Interval, anytime, interval
+from ostinato.deploy.terms import Trial, TrialSession
 from ostinato.types import Arm
 from ostinato.types.release import HOLD_OUT
 
@@ -34,11 +36,15 @@ class SumOfPromotions:
     sessions: int
     users: Mapping[str, int]
     change: Interval | None
-    """The change of the reward a session; None with fewer than eight people on an arm."""
+    """The change of the reward a session, mean over users; None with fewer than eight people on an arm."""
 
     def __str__(self) -> str:
         people = ", ".join(f"{n} on {name}" for name, n in self.users.items())
-        shown = "too few to compare" if self.change is None else f"{self.change} reward a session"
+        shown = (
+            "too few to compare"
+            if self.change is None
+            else f"{self.change} reward a session, mean over users"
+        )
         return f"newest version against the first: {shown} ({self.sessions} sessions; {people or 'nobody'})"
 
 

@@ -16,8 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ostinato.deploy.abtest import MIN_USERS, Trial, TrialSession, compare
+from ostinato.deploy.abtest import compare
+from ostinato.deploy.effects import MIN_USERS
 from ostinato.deploy.statistics import Interval, interval
+from ostinato.deploy.terms import Trial, TrialSession
 from ostinato.store import Store
 from ostinato.store.cycle_log import CycleAction, cycle_log, log_cycle, said_now
 from ostinato.store.releases import ReleaseStage, last_release

@@ -2,9 +2,9 @@
 
 A user with n sessions varies by p (1 - p) (ρ + (1 - ρ) / n), where two sessions of a user are correlated by
 ρ (Donner, Klar, "Design and analysis of cluster randomization trials in health research", 2000). The trial
-takes out what a user's history explains (`abtest.effect`): of m earlier sessions, the part ρ / (ρ + (1 - ρ) /
-m) of that which users differ in, if their habits stay (Deng, Xu, Kohavi, Walker, WSDM 2013). So more sessions
-of the same users help only so far: where what is left hides the effect, more users are needed.
+takes out what a user's history explains (`effects.effect`): of m earlier sessions, the part ρ / (ρ + (1 - ρ)
+/ m) of that which users differ in, if their habits stay (Deng, Xu, Kohavi, Walker, WSDM 2013). So more
+sessions of the same users help only so far: where what is left hides the effect, more users are needed.
 
 A team too small for two arms is compared with itself (`crossover.py`): a person with n sessions on both arms
 together varies by 4 p (1 - p) (1 - ρ) / n, and by how much the gain differs between people.
@@ -165,7 +165,7 @@ class Rung:
 def ladder(prospect: Prospect) -> list[Rung]:
     """Return what a team can show of a candidate within itself, the strongest claim first.
 
-    Two ways to a promotion share the level of a claim with a margin (`abtest.Trial.level`).
+    Two ways to a promotion share the level of a claim with a margin (`terms.Trial.level`).
     """
     margin = f"people lose {prospect.margin:g} or more"
     rungs = {

@@ -6,7 +6,7 @@ ones. A bound is one-sided at a stated level: the chance that the truth lies bey
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,6 +32,14 @@ class Interval:
 
     def __str__(self) -> str:
         return f"{self.estimate:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
+
+    def percent(self) -> str:
+        """Return a relative change as text.
+
+        >>> Interval(estimate=0.0228, low=0.01, high=0.0356).percent()
+        '+2.28 % [+1.00, +3.56]'
+        """
+        return f"{100 * self.estimate:+.2f} % [{100 * self.low:+.2f}, {100 * self.high:+.2f}]"
 
 
 def wilson(successes: float, n: float, confidence: float = 0.95) -> Score:
@@ -129,6 +137,18 @@ def interval(estimate: Estimate, level: float, fraction: float | None = None) ->
     """Return the two one-sided bounds of this level around one estimate; `fraction` as in `half_width`."""
     value, half = float(estimate.value), float(half_width(estimate, level, fraction))
     return Interval(estimate=value, low=value - half, high=value + half)
+
+
+def relative(candidate: Estimate, current: Estimate, level: float, fraction: float) -> Interval:
+    """Return the relative change of two independent means above 0: 0.02 for two per cent more.
+
+    The bounds are those of the logarithm of the ratio. Its error is the delta method's, from each mean's
+    error as a part of it (Deng, Knoblich, Lu, "Applying the delta method in metric analytics", KDD 2018).
+    """
+    logs = minus(*(replace(e, value=np.log(e.value), error=e.error / e.value) for e in (candidate, current)))
+    change = interval(logs, level, fraction)
+    low, middle, high = (math.expm1(min(700.0, x)) for x in (change.low, change.estimate, change.high))
+    return Interval(estimate=middle, low=low, high=high)  # above 700, it is beyond a float
 
 
 def anytime(estimate: Estimate, level: float, tightest: float) -> Interval:

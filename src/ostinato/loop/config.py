@@ -27,7 +27,7 @@ from ostinato.tasks.source import TRAIN, FolderSource, SourceError, TaskSource, 
 from ostinato.train.config import LearnerConfig, SftConfig, TrainerConfig
 
 CLAIMS, BUDGETS = ("better", "suite", "cheaper"), ("discoveries", "familywise")
-"""The values of `deploy.abtest.Claim`, and those of `deploy.budget.BudgetRule`."""
+"""The values of `deploy.terms.Claim`, and those of `deploy.budget.BudgetRule`."""
 ASSIGN = ("user", "session", "block")
 STAGES = ("teach", "before", "practice", "after", "cycle")
 """The stages that a file may list, in the order in which they run."""

@@ -10,11 +10,11 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TypeVar
 
-from ostinato.deploy.abtest import Claim
 from ostinato.deploy.budget import BudgetRule, chain_of, next_alpha
 from ostinato.deploy.control import CycleControl
 from ostinato.deploy.gate import ALPHA, gate
 from ostinato.deploy.late import fallen, promotions
+from ostinato.deploy.terms import Claim
 from ostinato.deploy.traffic import named, split
 from ostinato.loop.base import LiveTraffic, Resources
 from ostinato.loop.config import live_definition

@@ -7,11 +7,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from statistics import fmean
 
-from ostinato.deploy.abtest import Claim, Trial, TrialSession, judge
+from ostinato.deploy.abtest import PEOPLE, judge
 from ostinato.deploy.budget import FIRST_CHAIN
 from ostinato.deploy.control import LAST_WORDS, CycleControl
 from ostinato.deploy.hold_out import SumOfPromotions, sum_of_promotions
 from ostinato.deploy.release import ReleasePlan, plan_of
+from ostinato.deploy.terms import Attendance, Claim, Trial, TrialSession
 from ostinato.loop.base import Resources
 from ostinato.loop.config import LiveConfig, live_definition
 from ostinato.loop.results import ArmSummary
@@ -20,19 +21,38 @@ from ostinato.loop.stages.hold_out import account_held_out
 from ostinato.loop.stages.watch import alarms_of_trial, watched
 from ostinato.model.families import load_renderer
 from ostinato.rewards.live.definition import LiveDefinition
-from ostinato.rewards.live.facts import CLEAREST
+from ostinato.rewards.live.facts import CLEAREST, READERS, Price, SessionFacts
 from ostinato.rewards.monitors.alarms import Alarm
 from ostinato.store import Store
 from ostinato.store.cycle_log import CycleAction, CycleEntry, cycle_log
 from ostinato.store.releases import last_promotion
 from ostinato.types import Arm, Decision, Ending, Reward, Session, Signal, SignalKind, Source, Turn, Verdict
+from ostinato.types.release import WITHIN
 
 CHAMPION = "champion"
 CHALLENGER = "challenger"
 ARMS = CHAMPION, CHALLENGER
-GUARDRAILS = {"complaints": 0.1, "abandoned": 0.1, "broken": 0.1, "latency": math.log(1.5)}
-"""The first three are shares of sessions; the last is the logarithm of a turn's latency, so half as much
-again is too much."""
+MORE = 1.25
+"""The multiple of the champion's that a guardrail may reach."""
+SMALL = 0.005
+"""What a share may rise by beside, so that a rare harm's limit is not next to nothing."""
+GUARDRAILS = {
+    "complaints": SMALL,
+    "abandoned": SMALL,
+    "broken": SMALL,
+    "latency": math.log(MORE),
+    "sessions": math.log(MORE),
+    "returning": SMALL,
+}
+"""The first three are shares of sessions, the last the share of sessions after which a person stays away; the
+others are logarithms, of a turn's latency and of a person's sessions."""
+SCALES = {"complaints": MORE, "abandoned": MORE, "broken": MORE, "returning": MORE}
+BACK_S = 2 * 86_400.0
+"""The time in which a person comes back; one day would miss those who begin later on the next morning."""
+GAINS = {"kept": "kept", "reverted": "reverted", "persisted": "share_kept"}
+"""The facts that a verdict reports beside its decision."""
+PERSISTED_S = 900.0
+"""The age of an edit at which its persistence is reported."""
 FAILED = 0.05
 """The limit, before the split, of the share of sessions that our own failure ended: an engine that dies under
 a candidate must not wait for a verdict, since such sessions have no reward."""
@@ -40,7 +60,9 @@ a candidate must not wait for a verdict, since such sessions have no reward."""
 
 def planned(live: LiveConfig, experiment: str, alpha: float, chain: str = FIRST_CHAIN) -> ReleasePlan:
     """Return the plan of a release, with the terms of its trial, under the run's settings."""
-    claim = Claim(live.claim)
+    claim, guardrails = Claim(live.claim), dict(GUARDRAILS)
+    if WITHIN.search(experiment):  # whoever meets both arms stays away from neither
+        guardrails = {name: limit for name, limit in GUARDRAILS.items() if name not in PEOPLE}
     terms = Trial(
         experiment=experiment,
         share=live.challenger_share,
@@ -49,12 +71,14 @@ def planned(live: LiveConfig, experiment: str, alpha: float, chain: str = FIRST_
         chain=chain,
         claim=claim,
         margin=0.0 if claim is Claim.BETTER else live.reward_margin,
-        guardrails=GUARDRAILS,
+        guardrails=guardrails,
+        scales=SCALES,
         champion=CHAMPION,
         challenger=CHALLENGER,
     )
     canary = live.canary_share, live.canary_sessions
-    return plan_of(terms, canary=canary, ramp=live.ramp, early=GUARDRAILS | {"failed": FAILED})
+    early = {name: limit for name, limit in GUARDRAILS.items() if name not in PEOPLE} | {"failed": FAILED}
+    return plan_of(terms, canary=canary, ramp=live.ramp, early=early)
 
 
 def log_terms(
@@ -107,7 +131,34 @@ def judged(
     if among is not None:
         sessions = [session for session in sessions if session.id in among]
     observations = observe(store, definition, sessions, as_of)
-    return observations, judge(candidate, trial, observations, habits, closed=closed)
+    came = attended(store, trial, since, as_of)
+    return observations, judge(candidate, trial, observations, habits, attendance=came, closed=closed)
+
+
+def attended(store: Store, trial: Trial, since: float, as_of: float) -> list[Attendance]:
+    """Return how often everybody came who began a session of the trial by `as_of`.
+
+    A person is on an arm from their first session on, which cannot depend on what they met. Sessions that are
+    under way or that our own failure ended are sessions too. Before `BACK_S` are over a session tells nothing
+    of whether its person came back; a clock that is ahead of the record's lets no time pass.
+    """
+    begun: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for arm in (trial.champion, trial.challenger):
+        for session in store.sessions(source=Source.LIVE, arm=arm, since=since):
+            if session.started_at <= as_of:
+                begun[arm, session.user].append(session.started_at)
+    return attendance(begun, min(as_of, store.now()))
+
+
+def attendance(begun: Mapping[tuple[str, str], Sequence[float]], now: float) -> list[Attendance]:
+    """Return how often each came whose sessions, by (arm, user), began at these times, in their order."""
+    found = []
+    for (arm, user), times in begun.items():
+        following = zip(times, [*times[1:], math.inf], strict=True)
+        away = [next_at - at > BACK_S for at, next_at in following if at + BACK_S <= now]
+        gone = fmean(away) if away else None
+        found.append(Attendance(arm=arm, user=user, sessions=len(times), gone=gone))
+    return found
 
 
 def alarms_in(resources: Resources, trial: Trial, since: float, as_of: float) -> list[Alarm]:
@@ -202,7 +253,8 @@ def _observed(
     said = {s.kind for s in told if s.value != 0.0}
     angry = SignalKind.COMPLAINT in said or any(map(_is_displeased, told))
     left = SignalKind.ABANDONED in said or session.ending is Ending.ABANDONED
-    return _outcome(
+    seconds = [turn.latency_s for turn in turns]
+    one = _outcome(
         session,
         value=reward.total,
         tokens=float(sum(len(turn.completion.ids) for turn in turns)),
@@ -210,9 +262,13 @@ def _observed(
             "complaints": float(angry),
             "abandoned": float(left),
             "broken": float(any(part.name == "broken" and part.value < 0 for part in reward.parts)),
-            "latency": fmean(math.log(max(turn.latency_s, 1e-3)) for turn in turns),
+            "latency": fmean(math.log(max(each, 1e-3)) for each in seconds),
         },
     )
+    facts = SessionFacts(turns, told)
+    known = {name: READERS[fact].read(facts, PERSISTED_S, Price()) for name, fact in GAINS.items()}
+    gains = {name: fact.value for name, fact in known.items() if fact is not None}
+    return replace(one, gains={**gains, "dissatisfied": float(angry), "latency": fmean(seconds)})
 
 
 def _outcome(session: Session, value: float, tokens: float, harms: Mapping[str, float]) -> TrialSession:

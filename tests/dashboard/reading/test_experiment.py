@@ -22,6 +22,8 @@ def test_a_trial_is_judged_again_at_each_look(history: RecordSource) -> None:
     assert sum(looks[-1]["users"].values()) >= USERS and 0 < looks[-1]["ratio"] < 1
     assert {rail["name"] for rail in answer["rails"]} == {"complaints", "abandoned", "broken", "latency"}
     assert all(rail["limit"] > 0 and rail["state"] != "beyond its limit" for rail in answer["rails"])
+    assert {rail["name"]: rail["scale"] for rail in answer["rails"]}["complaints"] == 1.25
+    assert "beside: kept " in answer["words"] and "latency" in answer["words"]
     needs = answer["needs"]
     assert 0 < needs["sessions"] < needs["horizon"] == 400 and needs["until"] > answer["now"]
     assert answer["steering"]["confirm"] == f"version {answer['arms'][1]['version']}"

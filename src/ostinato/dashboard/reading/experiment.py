@@ -122,11 +122,14 @@ def _up_to_the_verdict(looks: Sequence[Answer], evidence: Mapping[str, Any]) -> 
 
 
 def _rails(terms: Answer | None, figures: Mapping[str, Any] | None) -> list[Answer]:
-    """Return each guardrail's change with its limit, where the limit is known."""
+    """Return each guardrail's change with its limit, where the limit is known.
+
+    The change is that beyond `scale` times the champion's mean.
+    """
     within = figures.get("within") if figures else None
-    limits = terms["guardrails"] if terms else {}
+    limits, scales = (terms.get(name, {}) if terms else {} for name in ("guardrails", "scales"))
     rails = [
-        {"name": line_of(name, 40), **change, "limit": limits.get(name)}
+        {"name": line_of(name, 40), **change, "limit": limits.get(name), "scale": scales.get(name, 1.0)}
         for name, change in (within or {}).items()
     ]
     for rail in rails:
@@ -188,9 +191,12 @@ def _conclusion(row: Answer, last: Answer | None) -> str:
     change = last["reward"]
     if change is None:
         return f"{candidate} is being tried; too few users have come to compare anything: {last['reason']}"
+    gains = last["reason"].partition("\n")[2]
+    beside = f" What is reported beside: {gains}." if gains else ""
     if change["low"] > 0:
-        return f"{candidate} is better so far, and the interval no longer includes zero."
+        return f"{candidate} is better so far, and the interval no longer includes zero.{beside}"
     if change["high"] < 0:
-        return f"{candidate} is worse so far, and the interval no longer includes zero."
+        return f"{candidate} is worse so far, and the interval no longer includes zero.{beside}"
     bounds = f"{change['low']:+.3f} to {change['high']:+.3f}".replace("-", "\u2212")
-    return f"Nothing is shown yet: the reward of a session may have changed by anything from {bounds}."
+    shown = "Nothing is shown yet: the reward of a session may have changed by anything from"
+    return f"{shown} {bounds}.{beside}"

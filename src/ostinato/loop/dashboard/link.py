@@ -8,13 +8,14 @@ from typing import Any
 from ostinato.config import load
 from ostinato.dashboard.reading.base import Answer, WordError
 from ostinato.dashboard.text.lexicon import Lexicon
-from ostinato.deploy.abtest import Claim, Trial, TrialSession, judge
+from ostinato.deploy.abtest import judge
 from ostinato.deploy.control import CycleWordError, say, state_of
 from ostinato.deploy.statistics import sample_ratio
+from ostinato.deploy.terms import Attendance, Claim, Trial, TrialSession
 from ostinato.loop.config import RunConfig, live_definition
 from ostinato.loop.run import Run
 from ostinato.loop.stages.watch import watched
-from ostinato.loop.trial import observe, usual
+from ostinato.loop.trial import attended, observe, usual
 from ostinato.rewards.live.definition import LIVE, LiveDefinition
 from ostinato.rewards.monitors.alarms import drifts
 from ostinato.rewards.monitors.behaviour import BEHAVIOURS, Observed
@@ -100,8 +101,12 @@ class LoopLink:
         before = self._before(store, began, began + ahead_s)
         version = terms["versions"][trial.challenger]
         counts = sorted({round(len(observed) * part / LOOKS) for part in range(1, LOOKS + 1)} - {0})
+        came = attended(store, trial, terms["since"], now + ahead_s)  # until now, so of the last look alone
         return {
-            "looks": [_look(version, trial, observed[:count], before) for count in counts],
+            "looks": [
+                _look(version, trial, observed[:count], before, came if count == counts[-1] else ())
+                for count in counts
+            ],
             "waiting": len(ended) - len(settled),
             "under_way": len(sessions) - len(ended),
         }
@@ -145,13 +150,18 @@ def link_of(directory: Path | None) -> LoopLink:
 def trial_of(terms: Mapping[str, Any]) -> Trial:
     """Return the trial of logged terms."""
     names = ("experiment", "share", "horizon", "alpha", "margin", "guardrails", "champion", "challenger")
-    return Trial(claim=Claim(terms["claim"]), **{name: terms[name] for name in names})
+    scales = terms.get("scales", {})  # terms that an earlier version logged have none
+    return Trial(claim=Claim(terms["claim"]), scales=scales, **{name: terms[name] for name in names})
 
 
 def _look(
-    version: int, trial: Trial, observed: Sequence[TrialSession], before: Mapping[str, float]
+    version: int,
+    trial: Trial,
+    observed: Sequence[TrialSession],
+    before: Mapping[str, float],
+    came: Sequence[Attendance],
 ) -> Answer:
-    verdict = judge(version, trial, observed, before)
+    verdict = judge(version, trial, observed, before, attendance=came)
     evidence = verdict.evidence
     users = evidence["users"]
     return {

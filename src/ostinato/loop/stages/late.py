@@ -4,8 +4,8 @@ from collections import defaultdict
 from dataclasses import replace
 from itertools import pairwise
 
-from ostinato.deploy.abtest import TrialSession
 from ostinato.deploy.late import Promotion, judge_outcomes, promotions, settle_all
+from ostinato.deploy.terms import TrialSession
 from ostinato.rewards.live.definition import LiveDefinition
 from ostinato.rewards.live.outcomes import read_outcomes
 from ostinato.rewards.signals import SignalValueError
