@@ -364,12 +364,12 @@ def show(figures: Row) -> None:
         ["outcome", "n", "promoted", "rolled back"],
         [[k, str(p["n"]), shown(p), shown(r)] for (k, p), r in pairs],
     )
-    print("\nEqual satisfaction, feedback after an hour and, with the challenger, later (nominal 5 %)")
+    print("\nEqual satisfaction, feedback after 2.5 minutes and, with the challenger, later (nominal 5 %)")
     table(
-        ["hours, challenger", "counted", "n", "promoted", "rolled back"],
+        ["minutes, challenger", "counted", "n", "promoted", "rolled back"],
         [
-            [hours, way, str(row["promoted"]["n"]), shown(row["promoted"]), shown(row["rolled_back"])]
-            for hours, ways in figures["slow_feedback"].items()
+            [minutes, way, str(row["promoted"]["n"]), shown(row["promoted"]), shown(row["rolled_back"])]
+            for minutes, ways in figures["slow_feedback"].items()
             for way, row in ways.items()
         ],
     )

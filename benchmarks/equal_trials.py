@@ -121,14 +121,14 @@ def slow(rng: Rng, later_h: float) -> dict[str, tuple[bool, bool]]:
 
 
 def slow_feedback(runs: int, seed: int) -> Row:
-    """Return the rates of false promotion and roll-back by the challenger's mean delay and by the way of
-    counting."""
+    """Return the rates of false promotion and roll-back by the challenger's mean delay in minutes and by the
+    way of counting."""
     figures: Row = {}
     for number, later_h in enumerate(LATER_H):
         rng, started = np.random.default_rng([seed, 100 + number]), time.process_time()
         found = [slow(rng, later_h) for _ in range(runs)]
         spent = {"cpu_s": round(time.process_time() - started, 1)}
-        figures[f"{later_h:g}"] = {
+        figures[f"{60 * later_h:g}"] = {
             way: {
                 "promoted": rate(sum(each[way][0] for each in found), runs, nominal=ALPHA, **spent),
                 "rolled_back": rate(sum(each[way][1] for each in found), runs, nominal=HARM, **spent),

@@ -16,6 +16,7 @@ from ostinato.types import Decision
 CHAMPION = Version(right=0.6, undone_h=1.0)
 CHALLENGERS = {
     "45 %, undone at 30 h": Version(right=0.45, undone_h=30.0),
+    "55 %, undone at 30 h": Version(right=0.55, undone_h=30.0),
     "60 %, undone at 30 h": Version(right=0.6, undone_h=30.0),
     "70 %": Version(right=0.7, undone_h=1.0),
     "80 %": Version(right=0.8, undone_h=1.0),

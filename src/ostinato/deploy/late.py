@@ -13,7 +13,7 @@ person, which stands above it, and the first of two words holds.
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from ostinato.deploy.abtest import compare
@@ -71,8 +71,8 @@ class Promotion:
     def trial(self) -> Trial:
         """What of the terms of its split the outcomes are compared by."""
         terms: Mapping[str, Any] = self.terms or {}
-        names = ("experiment", "share", "horizon", "alpha", "champion", "challenger")
-        return Trial(**{name: terms[name] for name in names})
+        names = {each.name for each in fields(Trial)} - {"claim", "margin", "guardrails"}
+        return Trial(**{name: terms[name] for name in names & terms.keys()})
 
     @property
     def since(self) -> float:

@@ -133,6 +133,15 @@ def test_facts_that_come_after_a_purge_count_for_nobody(store: Store) -> None:
     assert evidence["outcomes"]["survived_7d"]["known"] == {"champion": 20, "challenger": 18}
 
 
+def test_a_session_with_a_fact_that_cannot_be_read_is_left_out_and_counted(store: Store) -> None:
+    promoted(store, 7, 3, right=(0.4, 0.9))
+    odd = replace(fact("7/1/0", SignalKind.EDIT_SURVIVAL, store.now()), value="most of it")
+    store.record([], [odd], [])
+    assert settled(store, 9) == {7: Decision.CONFIRM}
+    evidence = promotions(store)[0].late.evidence
+    assert (evidence["unread"], evidence["sessions"]) == (1, USERS * EACH - 1)
+
+
 def test_the_first_of_two_words_holds_and_both_are_in_the_record(store: Store) -> None:
     promoted(store, 7, 3, right=(0.4, 0.9))
     promoted(store, 9, 7, right=(0.4, 0.9))
