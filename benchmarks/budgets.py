@@ -3,7 +3,7 @@
 A stream is 150 trials. The candidate of each is better by a given gain with a given chance, and otherwise
 equal to its champion, which is the hardest case that is still a false promotion. A trial has 20,000 users of
 five sessions with a look after each round, and three sessions of history of each user, which the comparison
-takes out; the error of its estimate is measured with `abtest.effect` on such users, and the estimate itself
+takes out; the error of its estimate is measured with `effects.effect` on such users, and the estimate itself
 is then drawn as a Brownian motion.
 """
 

@@ -22,10 +22,10 @@ The functions of `ostinato.deploy` themselves decide simulated tests, on arrays 
   in blocks of hours, by claim; `team_beyond` is the share of 95 % intervals that leave out the truth
   (`teams.py`).
 - `releases`: canary, ramp and split at the size of a product (`releases.py`).
-- `heavy_tenth`, `leavers_rolled_back`, `complaints_promoted`: challengers that harm somebody while the mean
-  user gains, or that drive people away, and beside them `all_gain` and `leavers_equal` (`harms.py`).
 - `late_undo_promoted`: a challenger right in 45 % whose wrong edits are undone at 30 h, against 60 % at 1 h,
   that stays promoted after its outcome window (`late_undo.py`).
+- `heavy_tenth`, `leavers_rolled_back`, `complaints_promoted`: challengers that harm somebody while the mean
+  user gains, or that drive people away, and beside them `all_gain` and `leavers_equal` (`harms.py`).
 - `bad`: planted bad candidates of four kinds before gate and A/B of the demo's sizes, all that is promoted.
 
 Intervals are Wilson's, 95 %.
@@ -51,11 +51,12 @@ from benchmarks.releases import Row, rate, releases
 from benchmarks.teams import team
 from ostinato.config import load
 from ostinato.demo.commands import DEMO
-from ostinato.deploy.abtest import HARM, Trial, TrialSession, judge
+from ostinato.deploy.abtest import judge
 from ostinato.deploy.budget import next_alpha
 from ostinato.deploy.effects import effect
 from ostinato.deploy.gate import ALPHA, SLACK, change, mean_of, p_values, unproven
 from ostinato.deploy.statistics import Floats, half_width
+from ostinato.deploy.terms import HARM, Trial, TrialSession
 from ostinato.loop.config import RunConfig
 from ostinato.loop.stages.problems import HELD_OUT_SEED
 from ostinato.tasks.pebble.source import pebbles
@@ -244,7 +245,7 @@ def cycle(rng: Rng, n: int, candidate: Candidate, alpha: NDArray[np.float64]) ->
             len(met),
             candidate.reward,
             alpha=alpha[met] / 2 if cheaper else alpha[met],  # `Trial.level`
-            margin=live.cheaper_reward_margin,
+            margin=live.reward_margin,
             cheaper=cheaper,
         )
         promoted[met], rolled_back[met] = tested["promoted"], tested["rolled_back"]
@@ -363,12 +364,12 @@ def show(figures: Row) -> None:
         ["outcome", "n", "promoted", "rolled back"],
         [[k, str(p["n"]), shown(p), shown(r)] for (k, p), r in pairs],
     )
-    print("\nEqual satisfaction, feedback after an hour and, with the challenger, later (nominal 5 %)")
+    print("\nEqual satisfaction, feedback after 2.5 minutes and, with the challenger, later (nominal 5 %)")
     table(
-        ["hours, challenger", "counted", "n", "promoted", "rolled back"],
+        ["minutes, challenger", "counted", "n", "promoted", "rolled back"],
         [
-            [hours, way, str(row["promoted"]["n"]), shown(row["promoted"]), shown(row["rolled_back"])]
-            for hours, ways in figures["slow_feedback"].items()
+            [minutes, way, str(row["promoted"]["n"]), shown(row["promoted"]), shown(row["rolled_back"])]
+            for minutes, ways in figures["slow_feedback"].items()
             for way, row in ways.items()
         ],
     )
@@ -414,13 +415,13 @@ def show(figures: Row) -> None:
             for rule, row in rules.items()
         ],
     )
+    print("\nA team that meets both arms in blocks of hours, one week")
+    rows = {f"{kind.partition('_')[2]}, {what}": row for kind in TEAM for what, row in figures[kind].items()}
+    table(["", "n", "rate"], [[name, str(row["n"]), shown(row)] for name, row in rows.items()])
     print("\nOutcomes: a champion right in 60 %, whose wrong edits are undone at 1 h")
     late = figures["late_undo_promoted"]["by_kind"]
     rows = [[kind, shown(row["promoted"]), shown(row["stays"])] for kind, row in late.items()]
     table(["challenger right in", "promoted", "stays after its outcome window"], rows)
-    print("\nA team that meets both arms in blocks of hours, one week")
-    rows = {f"{kind.partition('_')[2]}, {what}": row for kind in TEAM for what, row in figures[kind].items()}
-    table(["", "n", "rate"], [[name, str(row["n"]), shown(row)] for name, row in rows.items()])
     tasks = powers["gate_seeds_tasks_to_admit_an_equal_one_80_percent"]
     print(f"\n`seeds` tasks that would admit an equal candidate four times in five: {tasks:,}")
 
@@ -456,9 +457,9 @@ def main(run: Run) -> None:
         "bad": bad_candidates(75, seed),
         "releases": releases(min(runs, 2000), seed),
         **budgets(min(runs, 100), seed),
-        **harms(runs, seed),
-        "late_undo_promoted": late_undo(min(runs, 1000), seed),
         **team(min(runs, 2000), seed),
+        "late_undo_promoted": late_undo(min(runs, 1000), seed),
+        **harms(runs, seed),
     }
     show(figures)
     run.finish(figures, as_json=options.json)

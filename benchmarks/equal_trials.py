@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.releases import Row, rate
-from ostinato.deploy.abtest import HARM
 from ostinato.deploy.effects import MIN_USERS, effect
 from ostinato.deploy.statistics import Floats, half_width
+from ostinato.deploy.terms import HARM
 from ostinato.rewards.live.definition import LIVE
 
 Rng = np.random.Generator
@@ -40,10 +40,10 @@ KEPT, REVERTED = LIVE.parts["kept"].weight, LIVE.parts["reverted"].weight
 """What a session is worth by what its user did with the edit; silence is worth nothing."""
 SAYS_SO = 0.8
 """The share of sessions whose user shows what became of the edit at all."""
-FIRST_H = 1.0
+FIRST_H = WINDOW_H / 24
 """The mean time until a user of the champion shows it, exponential, in hours."""
-LATER_H = (1.0, 4.0, 12.0)
-"""The same with the challenger."""
+LATER_H = (WINDOW_H / 24, WINDOW_H / 6, WINDOW_H / 2)
+"""The same with the challenger; of the last 13 % fall beyond the window, and count as silence."""
 
 
 class People:
@@ -121,14 +121,14 @@ def slow(rng: Rng, later_h: float) -> dict[str, tuple[bool, bool]]:
 
 
 def slow_feedback(runs: int, seed: int) -> Row:
-    """Return the rates of false promotion and roll-back by the challenger's mean delay and by the way of
-    counting."""
+    """Return the rates of false promotion and roll-back by the challenger's mean delay in minutes and by the
+    way of counting."""
     figures: Row = {}
     for number, later_h in enumerate(LATER_H):
         rng, started = np.random.default_rng([seed, 100 + number]), time.process_time()
         found = [slow(rng, later_h) for _ in range(runs)]
         spent = {"cpu_s": round(time.process_time() - started, 1)}
-        figures[f"{later_h:g}"] = {
+        figures[f"{60 * later_h:g}"] = {
             way: {
                 "promoted": rate(sum(each[way][0] for each in found), runs, nominal=ALPHA, **spent),
                 "rolled_back": rate(sum(each[way][1] for each in found), runs, nominal=HARM, **spent),

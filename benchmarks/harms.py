@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.releases import ALIKE, KEEPS, Rng, Row, rate
-from ostinato.deploy.abtest import Trial, TrialSession, judge
+from ostinato.deploy.abtest import judge
 from ostinato.deploy.budget import next_alpha
 from ostinato.deploy.statistics import Floats
+from ostinato.deploy.terms import Trial, TrialSession
 from ostinato.loop.config import LiveConfig
 from ostinato.loop.trial import CHALLENGER, CHAMPION, attendance, planned
 from ostinato.types import Decision

@@ -1,7 +1,7 @@
 """Trials whose wrong edits are undone late: what is promoted, and what still stays after its outcome window.
 
-`benchmarks.decisions` prints them. The shipped reward, `judge` and the shipped outcomes decide; the people
-are those of `fuzz/late_trials.py`.
+`benchmarks.decisions` prints them. The shipped reward, `judge` and the shipped outcomes decide; people are
+those of `fuzz/late_trials.py`.
 """
 
 import time
@@ -16,6 +16,7 @@ from ostinato.types import Decision
 CHAMPION = Version(right=0.6, undone_h=1.0)
 CHALLENGERS = {
     "45 %, undone at 30 h": Version(right=0.45, undone_h=30.0),
+    "55 %, undone at 30 h": Version(right=0.55, undone_h=30.0),
     "60 %, undone at 30 h": Version(right=0.6, undone_h=30.0),
     "70 %": Version(right=0.7, undone_h=1.0),
     "80 %": Version(right=0.8, undone_h=1.0),

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from ostinato.deploy.abtest import HARM
 from ostinato.deploy.budget import next_alpha
 from ostinato.deploy.effects import effect
 from ostinato.deploy.plan import Prospect, plan
 from ostinato.deploy.release import BEFORE_SPLIT, REWARD_PART
 from ostinato.deploy.statistics import Estimate, Floats, half_width, wilson
+from ostinato.deploy.terms import HARM
 
 Row = dict[str, Any]
 Rng = np.random.Generator

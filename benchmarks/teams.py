@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.releases import Rng, Row, first, rate
-from ostinato.deploy.abtest import HARM
 from ostinato.deploy.budget import next_alpha
 from ostinato.deploy.crossover import within
 from ostinato.deploy.gate import change
 from ostinato.deploy.statistics import Floats, half_width
+from ostinato.deploy.terms import HARM
 
 KEEPS, A_DAY, DAYS, BLOCKS = 0.6, 15.0, 7, 3
 """The rate of kept edits, the sessions of a developer a day, the days, and the blocks of a working day."""

@@ -15,13 +15,13 @@ from typing import Any, cast
 from safetensors.torch import load_file
 
 from benchmarks.week_planted import GOOD, Plant, Tensors
-from ostinato.deploy.abtest import TrialSession, judge
+from ostinato.deploy.abtest import judge
 from ostinato.deploy.budget import next_alpha
-from ostinato.deploy.gate import gate
+from ostinato.deploy.gate import gate, part_frozen, tasks_of_gate
 from ostinato.deploy.outcomes import Measurement, TaskOutcome
 from ostinato.deploy.release import ReleasePlan, guard
-from ostinato.deploy.rotation import part_frozen, tasks_of_gate
 from ostinato.deploy.shadow import ShadowAnswer, ShadowPair, compare_shadow
+from ostinato.deploy.terms import TrialSession
 from ostinato.loop.config import RunConfig, live_definition
 from ostinato.loop.trial import CHALLENGER, CHAMPION, heard, observe, planned
 from ostinato.model.tokenizer import Tokenizer

@@ -92,7 +92,7 @@ class Rules:
     """False where a question ends the session."""
     by_piece: bool = False
     """True where developers undo the function that is wrong, and not the whole change."""
-    undone_after_s: float = 20 * 3_600.0
+    undone_after_s: float = 1_800.0
     """The age at which an edit that only looked right is undone."""
 
 

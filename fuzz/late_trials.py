@@ -11,10 +11,11 @@ from functools import cache
 
 import numpy as np
 
-from ostinato.deploy.abtest import Trial, TrialSession, judge
+from ostinato.deploy.abtest import judge
 from ostinato.deploy.late import judge_outcomes
+from ostinato.deploy.terms import Trial, TrialSession
 from ostinato.rewards.live.definition import LIVE
-from ostinato.rewards.live.outcomes import OutcomeValue, read_outcomes
+from ostinato.rewards.live.outcomes import read_outcomes
 from ostinato.types import Decision, FinishReason, Signal, SignalKind, TurnKind, TurnOutline, Verdict
 
 HOUR = 3600.0
@@ -66,7 +67,7 @@ def reward(undone_h: float | None, after_s: float = LIVE.train_after_s) -> float
 
 
 @cache
-def _outcomes(undone_h: float | None) -> Mapping[str, OutcomeValue]:
+def _outcomes(undone_h: float | None) -> Mapping[str, float | None]:
     return read_outcomes(LIVE.outcomes, [TURN], signals(undone_h), as_of=1e9, next_at=HOUR)
 
 
@@ -121,9 +122,10 @@ def simulate(
     for hours in range(36, 20 * 12 + 1, 12):
         told = {
             name: [
-                (session, (value := _outcomes(undone)[name]).value, value.known)
+                (session, outcome.silence if value is None else value, value is not None)
                 for session, undone in sessions
                 if session.at + outcome.after_s <= hours * HOUR
+                for value in [_outcomes(undone)[name]]
             ]
             for name, outcome in LIVE.outcomes.items()
         }

@@ -1,4 +1,7 @@
-"""The trial: its verdicts, guardrails and people who stay away. Covers deploy/attendance.py."""
+"""A trial between two arms of users.
+
+Covers deploy/abtest.py and deploy/terms.py.
+"""
 
 import random
 from collections.abc import Callable
@@ -9,9 +12,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from ostinato.deploy.abtest import Claim, Trial, TrialSession, judge, still_needed
-from ostinato.deploy.attendance import Attendance
+from ostinato.deploy.abtest import judge, still_needed
 from ostinato.deploy.statistics import Estimate, half_width
+from ostinato.deploy.terms import Attendance, Claim, Trial, TrialSession
 from ostinato.types import Decision, Verdict
 
 TRIAL = Trial(experiment="e1", share=0.5, horizon=2000, alpha=0.02)
@@ -64,6 +67,14 @@ def test_cheaper_is_a_verdict_of_its_own_and_must_be_claimed() -> None:
     assert verdict(0.5, 0.8, CHEAPER).decision is Decision.PROMOTE  # better needs no claim
 
 
+def test_better_on_the_suite_needs_no_gain_with_people_and_no_loss_beyond_the_margin() -> None:
+    claimed = replace(CHEAPER, claim=Claim.SUITE)
+    shown = verdict(0.5, 0.5, claimed)
+    assert shown.decision is Decision.PROMOTE and "better on the suite and no worse by 0.1" in shown.reason
+    assert verdict(0.5, 0.5, TRIAL).decision is Decision.INCONCLUSIVE
+    assert not verdict(0.5, 0.4, claimed).decision.promotes
+
+
 def test_two_ways_to_a_promotion_share_the_chance_of_a_false_one() -> None:
     """An equal challenger that claims to be cheaper, in large trials in which no worse is beyond doubt.
 
@@ -88,7 +99,7 @@ def test_a_trial_that_is_closed_early_is_inconclusive_and_says_what_it_needs() -
 
 
 def test_a_margin_without_its_claim_is_refused() -> None:
-    with pytest.raises(ValueError, match="goes with the claim 'cheaper' alone"):
+    with pytest.raises(ValueError, match="'suite' and 'cheaper' alone have a margin"):
         replace(TRIAL, margin=0.1)
 
 

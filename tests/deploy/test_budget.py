@@ -114,7 +114,9 @@ def test_the_last_verdict_on_a_trial_counts_and_other_verdicts_never(rule: Budge
     by_monitors = Verdict(
         version=1, decision=Decision.HOLD, reason="", evidence={"trial": dict(won.evidence), "alarms": []}
     )
-    assert next_alpha([won, by_monitors], rule) == one
+    late = {"release": "e1", "outcomes": {}}
+    demoted = Verdict(version=1, decision=Decision.DEMOTE, reason="", evidence=late)
+    assert next_alpha([won, by_monitors], rule) == next_alpha([won, demoted], rule) == one
 
 
 def test_the_count_survives_a_restart(tmp_path: Path) -> None:

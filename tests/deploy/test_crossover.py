@@ -6,9 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ostinato.deploy.abtest import Trial, TrialSession, judge
+from ostinato.deploy.abtest import judge
 from ostinato.deploy.crossover import Met, within
 from ostinato.deploy.statistics import half_width
+from ostinato.deploy.terms import Trial, TrialSession
 from ostinato.deploy.traffic import BLOCK_H, named
 from ostinato.gateway.arms import assign
 from ostinato.types import Arm, Decision

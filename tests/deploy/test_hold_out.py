@@ -6,7 +6,6 @@ from random import Random
 
 import pytest
 
-from ostinato.deploy.abtest import TrialSession
 from ostinato.deploy.gate import GateError
 from ostinato.deploy.hold_out import (
     FIRST,
@@ -17,6 +16,7 @@ from ostinato.deploy.hold_out import (
     sum_on_tasks,
 )
 from ostinato.deploy.outcomes import Measurement, TaskOutcome
+from ostinato.deploy.terms import TrialSession
 from ostinato.deploy.traffic import promote, roll_back, split
 from ostinato.gateway.arms import assign
 from ostinato.store import Store

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from ostinato.deploy.late import settle_by_hand
 from ostinato.deploy.lineage import LineageError, lineage, tree, version_meant
 from ostinato.deploy.statistics import wilson
 from ostinato.store import Ledger, Store
@@ -124,3 +125,12 @@ def test_a_version_is_meant_by_its_number_or_its_digest(store: Store) -> None:
 def test_an_unknown_version_is_named(store: Store) -> None:
     with pytest.raises(LineageError, match="version 7"):
         lineage(store, 7)
+
+
+def test_what_became_of_a_promotion_stands_in_the_lineage(store: Store) -> None:
+    won = Verdict(version=1, decision=Decision.PROMOTE, reason="better", id="e1", evidence={"release": "e1"})
+    store.add_verdict(won)
+    assert "  promotion: by hand, without a trial" in tree(lineage(store, 1))
+    settle_by_hand(store, 1, Decision.DEMOTE, "ada", "undone after days")
+    text = tree(lineage(store, 1))
+    assert "  promotion: demoted" in text and "demote (ada said demote: undone after days)" in text

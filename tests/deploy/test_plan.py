@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.cli import main
+from ostinato.deploy.crossover import within
 from ostinato.deploy.effects import effect
-from ostinato.deploy.plan import FOUR_WEEKS, Prospect, plan
+from ostinato.deploy.plan import FOUR_WEEKS, Prospect, ladder, plan
 from ostinato.deploy.statistics import half_width
 
 PROSPECT = Prospect(baseline=0.6, lift=0.1, users=240, sessions_a_day=2.0, correlation=0.15)
@@ -75,13 +76,49 @@ def test_a_larger_lift_and_more_users_never_take_longer(
     assert days[0] is None or (days[1] is not None and days[1] <= days[0])
 
 
+@pytest.mark.parametrize("claim", ["better", "suite"])
+def test_a_week_within_a_team_finds_what_the_ladder_says(claim: str) -> None:
+    """Twenty people of Pareto(1.5) activity, whose gains differ, in blocks of hours; at the last look."""
+    team = Prospect(baseline=0.6, lift=0.06, users=20, sessions_a_day=15.0)
+    rung = next(each for each in ladder(team) if each.claim == claim)
+    rng, runs, blocks = np.random.default_rng(11), 2000, 21
+    gain = rung.in_a_week if claim == "better" else 0.0
+    habit = rng.beta(2.4, 1.6, (runs, 20, 1))  # correlates two sessions by 0.2
+    busy = np.minimum(rng.pareto(1.5, (runs, 20, 1)) + 1, 20.0) * 15 * 7 / 2.7 / blocks
+    sessions = rng.poisson(np.broadcast_to(busy, (runs, 20, blocks)))
+    counts = np.stack([np.where(dealt := rng.random(sessions.shape) < 0.5, 0, sessions), sessions * dealt])
+    gains = np.stack([np.zeros_like(habit), gain + rng.normal(0, 0.05, habit.shape)])
+    kept = rng.binomial(counts, np.clip(habit + gains, 0, 1)).sum(axis=-1)
+    estimate = within(np.moveaxis(counts.sum(axis=-1), 0, -1).astype(float), np.moveaxis(kept, 0, -1) * 1.0)
+    level, margin = (team.alpha, 0.0) if claim == "better" else (team.alpha / 2, rung.in_a_week)
+    shown = estimate.value - half_width(estimate, level, 1.0) > -margin
+    assert shown.mean() == pytest.approx(0.8, abs=0.07)
+
+
+def test_a_claim_that_rules_out_less_takes_less_time() -> None:
+    team = Prospect(baseline=0.6, lift=0.1, users=20, sessions_a_day=15.0)
+    better, suite, cheaper = ladder(team)
+    assert (suite.days, suite.in_a_week) == (cheaper.days, cheaper.in_a_week)
+    assert better.days is not None and better.days < (suite.days or 0) and better.works
+    wide = ladder(replace(team, margin=0.2))[1]
+    assert wide.days is not None and wide.days < (suite.days or 0)
+    assert ladder(replace(team, lift=0.01))[0].days is None
+
+
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "ab", "--baseline", "0.6", "--lift", "2.28%", "--users", "20000", "--json"]) == 0
     size = json.loads(capsys.readouterr().out)
     assert size["lift"] == pytest.approx(0.01368)
     assert size["sessions"] == size["sessions_each"] * 20_000
     assert main(["plan", "ab", "--baseline", "0.6", "--lift", "2.28%", "--users", "300", "--history=0"]) == 0
-    assert "never, however many sessions" in capsys.readouterr().out
+    assert "On two arms, 28 days need 10,495 users." in capsys.readouterr().out
+    team = ["--users", "20", "--sessions-a-day", "15"]
+    for lift, claim in (("10%", "better"), ("2.28%", "suite")):
+        assert main(["plan", "ab", "--baseline", "0.6", "--lift", lift, *team]) == 0
+        out = capsys.readouterr().out
+        assert f'assign = "block"`, claim `{claim}`' in out and "a week finds a gain of 0.093" in out
+    assert main(["plan", "ab", "--baseline", "0.6", "--lift", "10%", "--users", "6"]) == 0
+    assert "No claim works for 6 people of 3 sessions a day" in capsys.readouterr().out
     for lift, reason in (("a lot", "write 0.02"), ("0.5", "ends below a rate of 1"), ("-1%", "above 0")):
         assert main(["plan", "ab", "--baseline", "0.6", f"--lift={lift}"]) == 2
         assert reason in capsys.readouterr().err

@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from ostinato.deploy.abtest import Trial, TrialSession
 from ostinato.deploy.budget import next_alpha
 from ostinato.deploy.control import CycleControl, say
 from ostinato.deploy.release import BEFORE_SPLIT, ReleasePlan, end, guard, plan_of, widen
+from ostinato.deploy.terms import Trial, TrialSession
 from ostinato.deploy.traffic import promoted, restored
 from ostinato.gateway.arms import assign
 from ostinato.store import Store

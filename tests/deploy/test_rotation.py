@@ -1,9 +1,12 @@
-"""Which tasks a gate asks, and which none asks."""
+"""Which tasks a gate asks, and which none asks.
+
+Covers deploy/gate.py.
+"""
 
 from dataclasses import replace
 from pathlib import Path
 
-from ostinato.deploy.rotation import part_frozen, tasks_of_gate
+from ostinato.deploy.gate import part_frozen, tasks_of_gate
 from ostinato.types import Task
 
 SPLITS = {"seeds": 60, "families": 6}

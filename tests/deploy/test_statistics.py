@@ -14,6 +14,7 @@ from ostinato.deploy.statistics import (
     holm,
     interval,
     minus,
+    relative,
     sample_ratio,
     tail,
     wilson,
@@ -174,3 +175,15 @@ def test_an_interval_without_a_planned_end_holds_at_every_look() -> None:
     half = anytime(estimate(0.0, 0.1), 0.05, 0.1).high
     assert 0.25 < half < 0.32, "about three errors where it is narrowest"
     assert anytime(estimate(0.0, np.inf), 0.05, 0.1).high == np.inf
+
+
+def test_a_relative_change_and_its_inverse_have_inverse_bounds_that_hold() -> None:
+    rng, held = np.random.default_rng(4), 0
+    for _ in range(200):
+        new, old = rng.gamma(2.0, 0.55, 150), rng.gamma(2.0, 0.5, 150)  # the mean is a tenth higher
+        means = [clustered(each, np.ones(150)) for each in (new, old)]
+        change, back = relative(*means, 0.025, 1.0), relative(*means[::-1], 0.025, 1.0)
+        assert (1 + change.low) * (1 + back.high) == pytest.approx(1.0)
+        assert change.estimate == pytest.approx(new.mean() / old.mean() - 1)
+        held += change.low < 0.1 < change.high
+    assert held >= binom.ppf(0.001, 200, 0.95)

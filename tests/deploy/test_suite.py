@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.deploy.test_gate import measured
 
-from ostinato.deploy.gate import gate
+from ostinato.deploy.gate import GateError, gate
 from ostinato.deploy.statistics import Estimate
 from ostinato.deploy.suite import SHOWN, VETOES, SuiteChanges
 from ostinato.types import Decision, Verdict
@@ -29,6 +29,17 @@ def test_a_suite_that_agrees_admits_and_is_named() -> None:
 def test_a_loss_on_the_suite_alone_rolls_back() -> None:
     result = verdict(-0.1)
     assert result.decision is Decision.ROLL_BACK and "mined of the suite lost" in result.reason
+
+
+def test_a_candidate_that_claims_to_surpass_the_suite_must_show_it() -> None:
+    before, after = measured(1), measured(2, 0.1)
+    for solved, decision in ((0.1, Decision.ADMIT), (0.01, Decision.HOLD)):
+        suite = SuiteChanges(suite="mined 1", splits={"mined": estimate(solved, 0.02)}, measures={})
+        result = gate(before, after, margin=0.05, suite=suite, surpass=True)
+        assert result.decision is decision
+    assert "the suite may be solved no more" in result.reason
+    with pytest.raises(GateError, match=r"set bench\.suite"):
+        gate(before, after, margin=0.05, surpass=True)
 
 
 def test_a_suite_too_small_to_show_anything_holds() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from ostinato.config import ConfigError, dump, load
 from ostinato.demo.commands import DEMO
-from ostinato.deploy.abtest import Claim
 from ostinato.deploy.budget import BudgetRule
+from ostinato.deploy.terms import Claim
 from ostinato.loop.config import BUDGETS, CLAIMS, RunConfig, check, sources
 from ostinato.tasks.pebble import generate, write
 
@@ -35,6 +35,7 @@ def test_settings_that_can_work_are_taken() -> None:
     "setting",
     [
         "live.claim=best",
+        "live.claim=suite",
         "live.budget=endless",
         "live.assign=team",
         "live.judge=http://127.0.0.1:1/v1",

@@ -19,6 +19,7 @@ from tests.store.builders import session, turn
 from ostinato.bench.suite import seal
 from ostinato.demo.developers import live_traffic
 from ostinato.deploy.control import CycleControl, say
+from ostinato.deploy.late import promotions, settle_by_hand
 from ostinato.deploy.release import widen
 from ostinato.engine.http import Running
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
@@ -26,7 +27,7 @@ from ostinato.harness.client import GatewayClient
 from ostinato.harness.episode import EpisodeRunner
 from ostinato.loop import results, trial
 from ostinato.loop.config import BenchConfig, LiveConfig, RunConfig, TasksConfig
-from ostinato.loop.cycle import Cycle, cycles
+from ostinato.loop.cycle import Cycle, cycles, measured_last
 from ostinato.loop.folder import open_run
 from ostinato.loop.resources import RunResources, open_resources
 from ostinato.loop.results import Admission, Champion, Cycled
@@ -320,3 +321,27 @@ async def test_a_cycle_after_a_roll_back_is_an_ordinary_one(
         assert ledger.unaccounted() == ledger.trained_twice() == ledger.unended() == 0
         parents = {row.version: row.parent for row in resources.store.versions()}
         assert parents == {0: None, 1: 0, 2: 0, 3: 2}
+
+
+async def test_what_a_demoted_promotion_replaced_is_served_and_learnt_from_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Version 1 is promoted and demoted; version 2 is version 0 again; version 3 is compared with that."""
+    monkeypatch.delitem(trial.GUARDRAILS, "latency")
+    skills = {0: 0.5, 1: 1.0, 2: 0.5, 3: 0.0, 4: 0.5}
+    async with scene(tmp_path, lambda version: skills[version]) as resources:
+        (first,) = await turned(resources)
+        assert (first.decision, first.champion, first.put_back) == (Decision.PROMOTE, 1, ()), first.reason
+        assert [each.standing for each in promotions(resources.store)] == ["provisional"]
+        settle_by_hand(resources.store, 1, Decision.DEMOTE, "ada", "undone after days")
+        first, second = await turned(resources, count=2)
+        assert second.put_back == (1,) and (second.lived.version, second.candidate) == (2, 3)
+        assert not second.decision.promotes and second.champion == 4
+        assert first.judged is not None
+        before = Champion(version=0, measured=replace(first.judged.benched, engine={"swaps": 7}))
+        assert measured_last(before, [first]) == first.judged.benched
+        assert measured_last(before, [first, second]) == before.measured
+        assert [each.standing for each in promotions(resources.store)] == ["demoted, put back"]
+        objects = Subscriber(Objects.open(str(resources.run.objects_path)))
+        roots = [objects.manifest(version).state_root for version in range(5)]
+        assert roots[0] == roots[2] == roots[4] != roots[1] and Ledger(resources.store).trained_twice() == 0

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from tests.store.builders import session, turn
 
-from ostinato.deploy.abtest import Trial
-from ostinato.deploy.attendance import PEOPLE, Attendance
+from ostinato.deploy.abtest import PEOPLE
 from ostinato.deploy.budget import FIRST_CHAIN, next_alpha
+from ostinato.deploy.terms import Attendance, Trial
 from ostinato.loop.config import LiveConfig
 from ostinato.loop.trial import (
     BACK_S,
@@ -177,6 +177,8 @@ def test_the_settings_of_a_run_make_a_trial() -> None:
     assert PLAN.trial_of(0).guardrails.keys() ^ GUARDRAILS.keys() == {"failed", *PEOPLE}
     cheaper = planned(LiveConfig(claim="cheaper"), "e1", 0.02).trial
     assert (cheaper.claim, cheaper.margin) == ("cheaper", 0.05)
+    within = planned(LiveConfig(), "e1@4h.5ec", 0.02, "familywise-2").trial
+    assert not set(PEOPLE) & within.guardrails.keys() and within.chain == "familywise-2"
 
 
 def test_a_promotion_by_hand_overrules_the_verdict_and_frees_no_chance_of_error() -> None:

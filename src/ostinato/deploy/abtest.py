@@ -1,9 +1,12 @@
 """The A/B trial on live traffic: champion against challenger, judged any number of times until its end.
 
-The claim is settled before the first session. What is tested is the *mean over users* of a session's reward:
+The claim is settled before the first session, in a `Trial`. What is tested is the *mean over users* of their
+reward per session (`effects.py`):
 
 - PROMOTE refutes "that mean is not higher with the challenger"; wrongly with chance `Trial.alpha`, which
   comes from the budget.
+- PROMOTE under the claim SUITE refutes "it is lower by `margin` or more", after a gate that refuted "the
+  suite is solved no more" at the same chance; wrongly with chance `Trial.alpha`.
 - PROMOTE_CHEAPER refutes "it is lower by `margin` or more" and "the mean over users of the tokens per session
   is not lower"; wrongly with chance `Trial.alpha`.
 - ROLL_BACK refutes "that mean is not lower and no guardrail is beyond its limit"; wrongly with chance
@@ -19,16 +22,13 @@ plus the absolute limit. "sessions" and "returning" are about people: they count
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from enum import StrEnum
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
 
-from ostinato.deploy.attendance import PEOPLE, Attendance, absence
-from ostinato.deploy.budget import FIRST_CHAIN
 from ostinato.deploy.crossover import Met
 from ostinato.deploy.effects import MIN_USERS, arms, effect, heaviest
 from ostinato.deploy.statistics import (
@@ -41,98 +41,19 @@ from ostinato.deploy.statistics import (
     relative,
     sample_ratio,
 )
+from ostinato.deploy.terms import Attendance, Claim, Trial, TrialSession
 from ostinato.types import Decision, Verdict
 from ostinato.types.release import WITHIN, unit_of
 
-HARM = 0.05
-"""The chance of a false roll-back in one trial."""
 POWER = 0.8
 """The chance with which a trial of the size that an inconclusive one asks for would promote."""
 REPORTED = 0.05
 """The chance that a reported gain leaves out the truth at any look."""
+PEOPLE = ("sessions", "returning")
+"""The guardrails of people, which are read from their attendance."""
 VOID = 100.0
-"""The Bayes factor against the set share that voids a trial; at most 1 in 100 sound ones exceeds it."""
-
-
-class Claim(StrEnum):
-    """The claim that a trial sets out to show of its challenger."""
-
-    BETTER = "better"
-    CHEAPER = "cheaper"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
-    """The terms that are settled before the first session.
-
-    >>> Trial(experiment="e1", share=0.5, horizon=800, alpha=0.02).claim
-    <Claim.BETTER: 'better'>
-    """
-
-    experiment: str
-    """Its id, which also salts the assignment of users to arms."""
-    share: float
-    """The share of users who are assigned to the challenger."""
-    horizon: int
-    """The number of sessions after which the trial is over; later ones are not looked at."""
-    alpha: float
-    """The chance of a false promotion."""
-    chain: str = FIRST_CHAIN
-    """The name of the chain of the budget that `alpha` comes from."""
-    harm: float = HARM
-    """The chance of a false roll-back: half for the reward, half for all guardrails together."""
-    claim: Claim = Claim.BETTER
-    margin: float = 0.0
-    """The loss of reward per session that would be too much; used by CHEAPER alone."""
-    guardrails: Mapping[str, float] = field(default_factory=dict)
-    """The limit of each guardrail: the rise that is too much, whatever the reward does."""
-    scales: Mapping[str, float] = field(default_factory=dict)
-    """The multiple of the champion's mean from which a guardrail's rise counts; 1 where none is given."""
-    champion: str = "champion"
-    challenger: str = "challenger"
-
-    def __post_init__(self) -> None:
-        if not 0 < self.share < 1 or self.horizon < 1 or not 0 < self.alpha < 1:
-            raise ValueError(
-                f"trial {self.experiment}: share {self.share} and alpha {self.alpha} lie between 0 and 1, "
-                f"horizon {self.horizon} is 1 at least"
-            )
-        if (self.claim is Claim.CHEAPER) != (self.margin > 0):
-            raise ValueError(f"trial {self.experiment}: a margin above 0 goes with the claim 'cheaper' alone")
-
-    @property
-    def level(self) -> float:
-        """The chance of error on each side of a bound: a claim of CHEAPER can promote in two ways, better and
-        cheaper, and each has half of `alpha`.
-        """
-        return self.alpha / 2 if self.claim is Claim.CHEAPER else self.alpha
-
-    @property
-    def within(self) -> bool:
-        """Whether each person meets both arms (`crossover.py`)."""
-        return WITHIN.search(self.experiment) is not None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialSession:
-    """One session of one user on one arm, old enough that its reward is settled.
-
-    >>> TrialSession(arm="champion", user="ada", at=0.0, value=1.0, tokens=80).user
-    'ada'
-    """
-
-    arm: str
-    user: str
-    at: float
-    """Its start, in seconds since the epoch."""
-    value: float
-    """Its reward."""
-    tokens: float
-    """The number of tokens that the model sampled in it."""
-    harms: Mapping[str, float] = field(default_factory=dict)
-    """The outcome by guardrail; a session without one for a guardrail leaves it out."""
-    gains: Mapping[str, float] = field(default_factory=dict)
-    """What is reported beside and decides nothing, as shares or amounts of 0 or more."""
+"""The Bayes factor against the set share above which the sizes of the arms void a trial. At most 1 in 100
+sound trials exceeds it."""
 
 
 def judge(
@@ -229,7 +150,7 @@ def grounds(trial: Trial, counted: Sequence[TrialSession]) -> tuple[dict[str, An
 
 def _met(trial: Trial, sessions: Sequence[TrialSession]) -> Met | None:
     """Return who met what, None in a trial whose people stay on one arm."""
-    if not trial.within:
+    if WITHIN.search(trial.experiment) is None:
         return None
     units = [unit_of(trial.experiment, each.user, str(n), each.at) for n, each in enumerate(sessions)]
     challenger = [each.arm == trial.challenger for each in sessions]
@@ -279,20 +200,16 @@ class _Bounds:
         attendance: Sequence[Attendance],
     ) -> "_Bounds":
         fraction = len(sessions) / trial.horizon
-        rewards = [(each, each.value) for each in sessions]
-        reward = compare(trial, rewards, before)
+        reward, all_sessions, of_busy = _rewards(trial, sessions, before)
         tokens = compare(trial, [(each, each.tokens) for each in sessions], {})
         seen = {name: (rise, fraction) for name, rise in rises(trial, sessions).items()}
-        of_people = {name: trial.scales.get(name, 1.0) for name in PEOPLE if name in trial.guardrails}
-        # People who meet both arms come, or stay away, for the sake of both: that tells nothing of one.
-        gone = {} if trial.within else absence(attendance, trial.challenger, of_people)
-        seen |= {name: (rise, part * fraction) for name, (rise, part) in gone.items()}
+        seen |= {n: (rise, part * fraction) for n, (rise, part) in _absence(trial, attendance).items()}
         each = trial.harm / 2 / max(1, len(trial.guardrails))
         return cls(
             promoting=interval(reward, trial.level, fraction),
             harming=interval(reward, trial.harm / 2, fraction),
-            by_session=interval(compare(trial, rewards, before, by_session=True), trial.harm / 2, fraction),
-            heaviest=interval(compare(trial, rewards, before, among=heaviest), trial.harm / 2, fraction),
+            by_session=interval(all_sessions, trial.harm / 2, fraction),
+            heaviest=interval(of_busy, trial.harm / 2, fraction),
             tokens=interval(tokens, trial.level, fraction),
             rails={name: interval(rise, each, part) for name, (rise, part) in seen.items()},
             within={name: interval(rise, trial.harm, part) for name, (rise, part) in seen.items()},
@@ -309,7 +226,8 @@ class _Bounds:
             return Decision.ROLL_BACK, f"worse: {reward}"
         better = self.promoting.low > 0
         cheaper = trial.claim is Claim.CHEAPER and self.promoting.low > -trial.margin and self.tokens.high < 0
-        if better or cheaper:
+        safe = trial.claim is Claim.SUITE and self.promoting.low > -trial.margin
+        if better or cheaper or safe:
             least = 0.0 if better else -trial.margin
             others = {"mean over sessions": self.by_session, "heaviest tenth of users": self.heaviest}
             doubts = [f"{name} {each}" for name, each in others.items() if each.estimate < least]
@@ -320,6 +238,8 @@ class _Bounds:
                 return Decision.HOLD, f"withheld: {reward}, but {', '.join(doubts)}"
         if better:
             return Decision.PROMOTE, f"better: {reward}"
+        if safe:
+            return Decision.PROMOTE, f"better on the suite and no worse by {trial.margin:g}: {reward}"
         if cheaper:
             saved = f"{self.tokens} tokens a session"
             return Decision.PROMOTE_CHEAPER, f"no worse by {trial.margin:g} and cheaper: {reward}, {saved}"
@@ -341,10 +261,33 @@ def rises(trial: Trial, sessions: Sequence[TrialSession]) -> dict[str, Estimate]
     return found
 
 
+def _absence(trial: Trial, attendance: Sequence[Attendance]) -> dict[str, tuple[Estimate, float]]:
+    """Return the rise of each guardrail of people, and the part of those who came that it is read from.
+
+    "sessions" is the fall of the mean logarithm of a user's sessions, so that a few who work all day do not
+    decide it; "returning" is the rise of the mean share of sessions after which a user was gone. Users who
+    are too new to tell are left out of the second, so its bounds are as wide as in a trial that is less far.
+    """
+    found = {}
+    for name in [name for name in PEOPLE if name in trial.guardrails]:
+        read = [(each, -math.log(each.sessions) if name == "sessions" else each.gone) for each in attendance]
+        known = [(each, value) for each, value in read if value is not None]
+        challenger = np.array([each.arm == trial.challenger for each, _ in known], dtype=bool)
+        if min(challenger.sum(), (~challenger).sum()) < MIN_USERS:
+            continue
+        ones, none = np.ones(len(known)), np.full(len(known), np.nan)
+        values = np.array([value for _, value in known])
+        rise = effect(ones, values, challenger, none, scale=trial.scales.get(name, 1.0))
+        found[name] = rise, len(known) / len(attendance)
+    return found
+
+
 def _gains(trial: Trial, sessions: Sequence[TrialSession], fraction: float) -> dict[str, Interval]:
     """Return the relative change of each gain's mean over users, where both arms have enough of them."""
-    found: dict[str, Interval] = {}
-    for name in dict.fromkeys(name for each in sessions if not trial.within for name in each.gains):
+    found = {}
+    if _met(trial, sessions) is not None:  # the mean of an arm is not what is compared
+        return {}
+    for name in dict.fromkeys(name for each in sessions for name in each.gains):
         told = [(each, each.gains[name]) for each in sessions if name in each.gains]
         counts, sums, challenger, none = _by_user(trial, told, {})
         if min(challenger.sum(), (~challenger).sum()) < MIN_USERS:
@@ -360,22 +303,32 @@ def compare(
     values: Sequence[tuple[TrialSession, float]],
     before: Mapping[str, float],
     *,
-    by_session: bool = False,
-    among: Callable[[Floats, Flags], Floats] | None = None,
     scale: float = 1.0,
 ) -> Estimate:
-    """Return challenger minus `scale` times champion, from one value of each session, by user.
-
-    `among` maps the users' counts of sessions to 0 for those to leave out. In a trial within people each is
-    compared with themselves: `before`, `by_session` and `among` then change nothing.
-    """
+    """Return challenger minus `scale` times champion, from one value of each session, by user."""
     if (met := _met(trial, [session for session, _ in values])) is not None:
-        return met.paired([value for _, value in values], scale)
-    counts, sums, challenger, usual = _by_user(trial, values, before)
-    if among is not None:
-        counts = among(counts, challenger)
-        sums = np.where(counts > 0, sums, 0.0)
-    return effect(counts, sums, challenger, usual, by_session=by_session, scale=scale)
+        return met.paired([value for _, value in values], scale=scale)
+    return effect(*_by_user(trial, values, before), scale=scale)
+
+
+def _rewards(
+    trial: Trial, sessions: Sequence[TrialSession], before: Mapping[str, float]
+) -> tuple[Estimate, Estimate, Estimate]:
+    """Return the change of the mean over users, over sessions, and over the heaviest tenth of users.
+
+    Two of twenty people show nothing by themselves, so where people meet both arms the third is the second.
+    """
+    if (met := _met(trial, sessions)) is not None:
+        values = [each.value for each in sessions]
+        by_session = met.paired(values, by_session=True)
+        return met.paired(values), by_session, by_session
+    counts, sums, challenger, usual = _by_user(trial, [(each, each.value) for each in sessions], before)
+    busy = heaviest(counts, challenger)
+    return (
+        effect(counts, sums, challenger, usual),
+        effect(counts, sums, challenger, usual, by_session=True),
+        effect(busy, np.where(busy > 0, sums, 0.0), challenger, usual),
+    )
 
 
 def _by_user(

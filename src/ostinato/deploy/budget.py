@@ -20,12 +20,12 @@ another rule begins a new one, which counts from its first trial and inherits no
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from scipy.special import zeta
 
-from ostinato.types import Verdict
+from ostinato.types import Decision, Verdict
 
 TOTAL = 0.05
 """The chance of any false promotion: of all trials for `familywise`, of those before the first promotion for
@@ -58,8 +58,8 @@ def next_alpha(verdicts: Sequence[Verdict], rule: BudgetRule = BudgetRule.DISCOV
     """Return the chance of a false promotion that the next trial may have, after `verdicts`, oldest first.
 
     The verdicts are all those of one store, so the count survives restarts. Verdicts of one experiment are
-    one trial, and the last of them says whether it promoted; a promotion by hand shows nothing. A verdict
-    without an experiment spent nothing.
+    one trial, and the last of them says whether it promoted; a promotion by hand shows nothing, and one that
+    its outcomes demoted pays for nothing from then on. A verdict without an experiment spent nothing.
 
     >>> round(next_alpha([]), 4)
     0.0219
@@ -95,6 +95,8 @@ def _spent(verdicts: Sequence[Verdict]) -> list[_Spent]:
                 alpha=evidence["alpha"],
                 promoted=verdict.decision.promotes and "by" not in verdict.evidence,
             )
+        elif verdict.decision is Decision.DEMOTE and (of := evidence.get("release")) in trials:
+            trials[of] = replace(trials[of], promoted=False)
     return list(trials.values())
 
 

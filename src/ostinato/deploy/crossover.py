@@ -32,18 +32,18 @@ VOID = 100.0
 """The Bayes factor against the set share above which the sizes of the arms void a trial, as in `abtest`."""
 
 
-def within(counts: Floats, sums: Floats) -> Estimate:
-    """Return challenger minus champion, from the sessions of each person on both arms.
+def within(counts: Floats, sums: Floats, *, by_session: bool = False, scale: float = 1.0) -> Estimate:
+    """Return challenger minus `scale` times champion, from the sessions of each person on both arms.
 
     `counts` and `sums`, (..., people, 2), are the number of sessions and the sum of their values, champion
-    first. Somebody who met one arm alone says nothing.
+    first. Somebody who met one arm alone says nothing. With `by_session` people weigh h, as they worked.
     """
     ours, theirs = counts[..., 0], counts[..., 1]
     both = (ours > 0) & (theirs > 0)
     means = sums / np.where(counts > 0, counts, 1.0)
     alike = np.where(both, ours * theirs / np.where(both, ours + theirs, 1.0), 0.0)
-    weights = alike / (1 + alike * DIFFER)
-    return clustered(weights * (means[..., 1] - means[..., 0]), weights)
+    weights = alike if by_session else alike / (1 + alike * DIFFER)
+    return clustered(weights * (means[..., 1] - scale * means[..., 0]), weights)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,10 +87,10 @@ class Met:
         few = f"too few people met both arms, {self.both}: a verdict needs {MIN_PEOPLE}"
         return void, few if self.both < MIN_PEOPLE else ""
 
-    def paired(self, values: Sequence[float], scale: float = 1.0) -> Estimate:
-        """Return challenger minus `scale` times champion, from one value of each session."""
+    def paired(self, values: Sequence[float], *, by_session: bool = False, scale: float = 1.0) -> Estimate:
+        """Return challenger minus `scale` times champion, from one value of each session (`within`)."""
         counts, sums = self._by_person([int(arm) for arm in self.challenger], values, 2)
-        return within(counts, sums * (scale, 1.0))
+        return within(counts, sums, by_session=by_session, scale=scale)
 
     def carried_over(self, values: Sequence[float]) -> Interval:
         """Return how much larger the difference between the arms is directly after a change of arms than

@@ -12,10 +12,18 @@ Both versions have done the same tasks, in the same order, in the same number of
 With a suite its splits and the guarded measures of its axes join them (`deploy/suite.py`): one more loss, the
 mean of its splits, and its behaviour rates must be refuted to admit, and the level of ROLL_BACK is shared by
 all. Errors are a jackknife over clusters of tasks that share what was held out.
+
+Nothing is trained on a held-out task. Yet gates that ask the same tasks again and again let pass, of many
+candidates, those that are lucky on just these. So each gate draws its own share of the tasks, and a frozen
+share is left out of all gates: the sum of all promotions is judged on it. Tasks of one cluster are hard for
+the same reason, so a cluster is drawn as a whole. Each split is drawn from by itself, and at least one
+cluster of it is left to the gates.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -33,7 +41,7 @@ from ostinato.deploy.statistics import (
     tail,
 )
 from ostinato.deploy.suite import SuiteChanges, is_shown, slack
-from ostinato.types import Decision, Verdict, by_weight
+from ostinato.types import Decision, Task, Verdict, by_weight
 
 SLACK = {
     "tampered": 0.05,
@@ -50,6 +58,9 @@ ALPHA = 0.05
 HARM = 0.05
 """The chance of a false roll-back."""
 
+SUITE = "the suite"
+"""The name of the suite's mean among what may have been lost."""
+
 
 class GateError(ValueError):
     """The two versions cannot be compared."""
@@ -64,14 +75,15 @@ def gate(
     experiment: str | None = None,
     chain: str = FIRST_CHAIN,
     suite: SuiteChanges | None = None,
+    surpass: bool = False,
 ) -> Verdict:
     """Return a verdict on the candidate: ADMIT, HOLD or ROLL_BACK.
 
     `margin` is the loss of solve rate that would be too much. `experiment` names the trial whose promotion
     would rest on this gate, so that the budget counts it in `chain`; `alpha` is then the trial's. `suite` is
-    what the run's suite shows of both versions. A task that one side left out counts for neither. Raises
-    GateError unless both sides hold the same other tasks in the same order, with as many passes, measured
-    under one harness.
+    what the run's suite shows of both versions; to `surpass` asks that more of it is solved. A task that one
+    side left out counts for neither. Raises GateError unless both sides hold the same other tasks in the same
+    order, with as many passes, measured under one harness.
     """
     left_out = {*current.left_out, *candidate.left_out}
     current, candidate = current.without(left_out), candidate.without(left_out)
@@ -84,9 +96,11 @@ def gate(
     rises = {name: _change(before, after, name) for name in SLACK if getattr(before[0], name)}
     if suite is not None:
         changes |= {f"{split} of the suite": each for split, each in suite.splits.items()}
-        losses["the suite"] = mean_of(list(suite.splits.values()))
+        losses[SUITE] = mean_of(list(suite.splits.values()))
         rises |= suite.rises
-    decision, reason = _decide(changes, losses, rises, margin, alpha)
+    if surpass and suite is None:
+        raise GateError("a candidate that claims to be better on the suite needs one: set bench.suite")
+    decision, reason = _decide(changes, losses, rises, (margin, surpass), alpha)
     k = len(before[0].solved)
     best = {split: _best_change(before, after, split, k) for split in splits} if k > 1 else {}
     if best:
@@ -226,13 +240,19 @@ def _shown(rises: Mapping[str, Estimate]) -> dict[str, Estimate]:
 
 
 def unproven(
-    losses: Mapping[str, Estimate], rises: Mapping[str, Estimate], margin: float, alpha: ArrayLike
+    losses: Mapping[str, Estimate],
+    rises: Mapping[str, Estimate],
+    margin: float,
+    alpha: ArrayLike,
+    *,
+    surpass: bool = False,
 ) -> dict[str, Flags]:
     """Return, for each hypothesis that ADMIT refutes, whether it still stands."""
-    stands = {
-        f"{what} may have lost {margin:g}": loss.value - half_width(loss, alpha) <= -margin
-        for what, loss in losses.items()
-    }
+    stands = {}
+    for what, loss in losses.items():
+        much = 0.0 if surpass and what == SUITE else margin
+        name = f"{what} may have lost {much:g}" if much else f"{what} may be solved no more"
+        stands[name] = loss.value - half_width(loss, alpha) <= -much
     return stands | {
         f"{name} may be worse by {limit(name):g}": rise.value + half_width(rise, alpha) >= limit(name)
         for name, rise in _shown(rises).items()
@@ -243,15 +263,16 @@ def _decide(
     changes: Mapping[str, Estimate],
     losses: Mapping[str, Estimate],
     rises: Mapping[str, Estimate],
-    margin: float,
+    least: tuple[float, bool],
     alpha: float,
 ) -> tuple[Decision, str]:
+    margin, surpass = least
     harms = p_values(changes, rises)
     refuted = holm([float(p) for p in harms.values()], HARM)
     measured = zip(harms, [*changes.values(), *rises.values()], refuted, strict=True)
     if shown := [f"{what}: {interval(each, HARM)}" for what, each, yes in measured if yes]:
         return Decision.ROLL_BACK, "; ".join(shown)
-    stands = unproven(losses, rises, margin, alpha)
+    stands = unproven(losses, rises, margin, alpha, surpass=surpass)
     compared = zip(stands.items(), [*losses.values(), *_shown(rises).values()], strict=True)
     if doubts := [f"{what}: {interval(each, alpha)}" for (what, yes), each in compared if yes]:
         return Decision.HOLD, "; ".join(doubts)
@@ -261,3 +282,41 @@ def _decide(
 
 def _intervals(estimates: Mapping[str, Estimate], level: float) -> dict[str, dict[str, float]]:
     return {name: asdict(interval(each, level)) for name, each in estimates.items()}
+
+
+FROZEN = "frozen"
+"""The salt of the draw that freezes clusters."""
+Clusters = set[tuple[str, str]]
+"""Clusters by the name of their split and their own."""
+
+
+def part_frozen(tasks: Sequence[Task], share: float) -> tuple[list[Task], list[Task]]:
+    """Return the tasks of the gates and the frozen ones, which are `share` of each split's clusters, rounded
+    down."""
+    frozen = _drawn(tasks, share, FROZEN, least=0)
+    return [each for each in tasks if _cluster_of(each) not in frozen], [
+        each for each in tasks if _cluster_of(each) in frozen
+    ]
+
+
+def tasks_of_gate(tasks: Sequence[Task], share: float, gate: str) -> list[Task]:
+    """Return the tasks of the gate of that name: `share` of each split's clusters, drawn by a hash of the
+    name."""
+    drawn = _drawn(tasks, share, gate, least=1)
+    return [each for each in tasks if _cluster_of(each) in drawn]
+
+
+def _drawn(tasks: Sequence[Task], share: float, salt: str, least: int) -> Clusters:
+    """Return that share of each split's clusters, at least so many, in the order of their hashes."""
+    splits = defaultdict[str, set[str]](set)
+    for task in tasks:
+        splits[task.split].add(task.cluster)
+    drawn = Clusters()
+    for split, clusters in splits.items():
+        ordered = sorted(clusters, key=lambda cluster: blake2b(f"{salt}/{split}/{cluster}".encode()).digest())
+        drawn |= {(split, cluster) for cluster in ordered[: max(least, int(share * len(ordered)))]}
+    return drawn
+
+
+def _cluster_of(task: Task) -> tuple[str, str]:
+    return task.split, task.cluster

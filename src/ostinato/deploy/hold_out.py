@@ -10,11 +10,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ostinato.deploy.abtest import Trial, TrialSession, compare
+from ostinato.deploy.abtest import compare
 from ostinato.deploy.effects import MIN_USERS
 from ostinato.deploy.gate import solved_change
 from ostinato.deploy.outcomes import Measurement
 from ostinato.deploy.statistics import Interval, anytime, interval
+from ostinato.deploy.terms import Trial, TrialSession
 from ostinato.types import Arm
 from ostinato.types.release import HOLD_OUT
 

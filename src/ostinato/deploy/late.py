@@ -6,21 +6,20 @@ an outcome with a margin is worse by that margin, which must be refuted to confi
 neither is refuted when all outcomes are known is demoted too: the burden of proof is the challenger's.
 Outcomes that never came, on either arm, prove nothing, and leave it where it is.
 
-The word of a person and the cycle's own verdict are rows under one id, so whoever settles a promotion first
-has settled it.
+A verdict that settles a promotion is a row under one id, so the cycle settles each once; so is the word of a
+person, which stands above it, and the first of two words holds.
 """
 
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-import numpy as np
-
-from ostinato.deploy.abtest import Trial, TrialSession, compare
+from ostinato.deploy.abtest import compare
 from ostinato.deploy.effects import MIN_USERS
-from ostinato.deploy.statistics import Estimate, Interval, interval
+from ostinato.deploy.statistics import Interval, interval
+from ostinato.deploy.terms import Trial, TrialSession
 from ostinato.store import Store
 from ostinato.store.cycle_log import CycleAction, cycle_log, log_cycle, said_now
 from ostinato.store.releases import ReleaseStage, last_release
@@ -36,6 +35,8 @@ HARM = 0.05
 """The chance that a promotion which made nothing worse is demoted as shown to be worse, over all outcomes."""
 DOUBT = 0.05
 """The chance that a promotion which is worse by the margin of an outcome is confirmed."""
+WORD = "/word"
+"""The end of the id of a person's verdict."""
 Told = Sequence[tuple[TrialSession, float, bool]]
 """The mature sessions of one outcome, each with its value, and whether any fact came."""
 
@@ -70,8 +71,8 @@ class Promotion:
     def trial(self) -> Trial:
         """What of the terms of its split the outcomes are compared by."""
         terms: Mapping[str, Any] = self.terms or {}
-        names = ("experiment", "share", "horizon", "alpha", "champion", "challenger")
-        return Trial(**{name: terms[name] for name in names})
+        names = {each.name for each in fields(Trial)} - {"claim", "margin", "guardrails"}
+        return Trial(**{name: terms[name] for name in names & terms.keys()})
 
     @property
     def since(self) -> float:
@@ -96,11 +97,7 @@ class Promotion:
         return line_of(f"version {self.version}: {self.standing}{why}", 400)
 
 
-WORDS = {
-    Decision.CONFIRM: "confirmed",
-    Decision.DEMOTE: "demoted",
-    Decision.INCONCLUSIVE: "unconfirmed",
-}
+WORDS = {Decision.CONFIRM: "confirmed", Decision.DEMOTE: "demoted", Decision.INCONCLUSIVE: "unconfirmed"}
 """The words for a settled promotion."""
 
 
@@ -117,6 +114,7 @@ def promotions(store: Store) -> list[Promotion]:
             continue
         over, about = last_release(store, verdict.id), terms.get(verdict.id)
         settled = [each for each in verdicts if each.id.startswith(f"{verdict.id}/late")]
+        settled.sort(key=lambda each: each.id.endswith(WORD))
         found.append(
             Promotion(
                 verdict=verdict,
@@ -153,7 +151,6 @@ def judge_outcomes(
             "confirming": interval(change, DOUBT, fraction),
         }
         changes[name] = bounds
-        shown[name] |= {name_: float(getattr(change, name_)) for name_ in ("value", "error", "freedom")}
         shown[name] |= {"fraction": fraction, "margin": margin}
         shown[name] |= {key: asdict(each) for key, each in bounds.items()}
     decision, reason = _decide(margins, changes, over=over)
@@ -199,23 +196,18 @@ def settle_all(
 ) -> list[Verdict]:
     """Judge the provisional promotions of `chain`, oldest first, and return the verdicts that settled one.
 
-    Those after a demoted one were trained on it. They stay where the sum of all changes is shown to lose less
-    than the margin; otherwise they are demoted with it, and are recorded before it: a kill in between leaves
-    it to be judged again.
+    Those after a demoted one were trained on it and go with it. They are recorded before it: a kill in
+    between leaves it to be judged again.
     """
-    judged = {each.verdict.id: each.late or judge(each) for each in chain if each.terms is not None}
-    settled = []
+    settled: list[Verdict] = []
     for number, one in enumerate(chain):
-        late = judged.get(one.verdict.id)
-        if one.late is not None or late is None or late.decision is Decision.HOLD:
+        if one.late is not None or one.terms is None or one.version in {each.version for each in settled}:
             continue
-        if late.decision is Decision.DEMOTE and (later := chain[number + 1 :]):
-            path = [judged.get(each.verdict.id) for each in chain[number:]]
-            if stays := _outlasts(path):
-                late = replace(late, reason=f"{late.reason}; {stays}")
-            else:
-                settled += _with_it(store, later, late)
-        settled.append(settle(store, late))
+        late = judge(one)
+        if late.decision is Decision.DEMOTE:
+            settled += _with_it(store, chain[number + 1 :], late)
+        if late.decision is not Decision.HOLD:
+            settled.append(settle(store, late))
     return settled
 
 
@@ -226,10 +218,11 @@ def settle(store: Store, late: Verdict) -> Verdict:
 
 
 def settle_by_hand(store: Store, version: int, decision: Decision, by: str, reason: str) -> Verdict:
-    """Settle a provisional promotion by the word of a person; return the verdict that holds.
+    """Settle a promotion by the word of a person; return the verdict that holds.
 
-    The word loses against whoever settled it before. Versions that were promoted since are demoted with it.
-    Raises LateError for a version that was not promoted, or is served no more.
+    The word stands above the cycle's own verdict, and loses against that of a person who was faster. Versions
+    that were promoted since are demoted with it. Raises LateError for a version that was not promoted, or is
+    served no more.
     """
     chain = [each for each in promotions(store) if not each.put_back]
     at = next((number for number, each in enumerate(chain) if each.version == version), None)
@@ -239,11 +232,9 @@ def settle_by_hand(store: Store, version: int, decision: Decision, by: str, reas
     one = chain[at]
     said = f"{by} said {decision.value}" + (f": {reason}" if reason else "")
     log_cycle(store, said_now(by, CycleAction(decision.value), detail=f"version {version}: {reason}"))
-    evidence = {"release": one.verdict.id, "by": by}
-    late = Verdict(
-        version=version, decision=decision, reason=said, evidence=evidence, id=f"{one.verdict.id}/late"
-    )
-    if one.late is None and decision is Decision.DEMOTE:
+    evidence, id_ = {"release": one.verdict.id, "by": by}, f"{one.verdict.id}/late{WORD}"
+    late = Verdict(version=version, decision=decision, reason=said, evidence=evidence, id=id_)
+    if not one.demoted and decision is Decision.DEMOTE:
         _with_it(store, chain[at + 1 :], late)
     return settle(store, late)
 
@@ -268,35 +259,7 @@ def _with_it(store: Store, later: Sequence[Promotion], late: Verdict) -> list[Ve
 def fallen(chain: Sequence[Promotion]) -> list[Promotion]:
     """Return the newest promotions that stand no more, oldest first: what the first replaced is served again.
 
-    A demoted one stands while a newer one that does was shown to make up for it.
+    A demoted one stands while a person keeps a newer one, which was trained on it.
     """
     standing = max((n for n, each in enumerate(chain, 1) if not each.demoted), default=0)
     return list(chain[standing:])
-
-
-def _outlasts(path: Sequence[Verdict | None]) -> str:
-    """Return why the newest version stays though the first promotion on its path was demoted, "" if not.
-
-    `path` has the late verdict on each promotion from the demoted one on. The newest one stays when the sum
-    of their changes is shown to lose less than the margin, in each outcome that has one: it is then no worse
-    than what the demoted version had replaced.
-    """
-    outcomes = [{} if verdict is None else verdict.evidence.get("outcomes", {}) for verdict in path]
-    margins = {name: each["margin"] for name, each in outcomes[0].items() if each.get("margin")}
-    sums = []
-    for name, margin in margins.items():
-        parts = [each.get(name, {}) for each in outcomes]
-        if not all("error" in part for part in parts):
-            return ""
-        total = Estimate(
-            value=np.array(sum(part["value"] for part in parts)),
-            error=np.array(math.hypot(*(part["error"] for part in parts))),
-            freedom=np.array(min(part["freedom"] for part in parts)),
-        )
-        change = interval(total, DOUBT, min(part["fraction"] for part in parts))
-        if change.low <= -margin:
-            return ""
-        sums.append(f"{name} {change}")
-    newest = path[-1]
-    together = ", ".join(sums)
-    return f"version {newest.version} stays: with all since {together} a session" if newest and sums else ""

@@ -2,13 +2,16 @@
 
 A user with n sessions varies by p (1 - p) (ρ + (1 - ρ) / n), where two sessions of a user are correlated by
 ρ (Donner, Klar, "Design and analysis of cluster randomization trials in health research", 2000). The trial
-takes out what a user's history explains (`abtest.effect`): of m earlier sessions, the part ρ / (ρ + (1 - ρ) /
-m) of that which users differ in, if their habits stay (Deng, Xu, Kohavi, Walker, WSDM 2013). So more sessions
-of the same users help only so far: where what is left hides the effect, more users are needed.
+takes out what a user's history explains (`effects.effect`): of m earlier sessions, the part ρ / (ρ + (1 - ρ)
+/ m) of that which users differ in, if their habits stay (Deng, Xu, Kohavi, Walker, WSDM 2013). So more
+sessions of the same users help only so far: where what is left hides the effect, more users are needed.
+
+A team too small for two arms is compared with itself (`crossover.py`): a person with n sessions on both arms
+together varies by 4 p (1 - p) (1 - ρ) / n, and by how much the gain differs between people.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import ndtri
@@ -38,13 +41,15 @@ class Prospect:
     """The correlation of two sessions of one user."""
     history: float = 0.0
     """The sessions that each user had before the trial."""
+    margin: float = 0.08
+    """The loss with people that would be too much, for the claims that have a margin."""
     alpha: float = 0.0219
     """The chance of a false promotion; the first trial of a store has this one (`deploy.budget`)."""
     power: float = 0.8
     """The chance of finding the lift."""
 
     def __post_init__(self) -> None:
-        for name in ("baseline", "share", "alpha", "power"):
+        for name in ("baseline", "share", "margin", "alpha", "power"):
             if not 0 < getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}: it lies between 0 and 1")
         if not 0 <= self.correlation < 1:
@@ -124,3 +129,61 @@ def _users(prospect: Prospect, sessions: int) -> int:
         variance = _variance(prospect, sessions) * _per_user(prospect, 1.0)
         users = max(4.0, variance * (_quantiles(prospect, users) / prospect.lift) ** 2)
     return math.ceil(users)
+
+
+UNEQUAL = 1.8
+"""The factor by which a mean over people of Pareto(1.5) activity varies more than one over equally busy ones:
+the mean of their sessions times the mean of its inverse."""
+DIFFER = 0.05
+"""The standard deviation of the true gain between people."""
+WEEK = 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rung:
+    """What one claim shows where people meet both arms in blocks of hours (`[live] assign = "block"`).
+
+    >>> [rung.claim for rung in ladder(Prospect(baseline=0.6, lift=0.1, users=20, sessions_a_day=15.0))]
+    ['better', 'suite', 'cheaper']
+    """
+
+    claim: str
+    refuted: str
+    """The hypothesis that a promotion refutes."""
+    in_a_week: float
+    """The gain with people that a week finds with the power; for a claim with a margin, the loss that a week
+    rules out if people are served as well as before."""
+    days: int | None
+    """The days until `lift` is found, or a loss of `margin` ruled out; None where no number is enough."""
+
+    @property
+    def works(self) -> bool:
+        """Whether four weeks are enough."""
+        return self.days is not None and self.days <= FOUR_WEEKS
+
+
+def ladder(prospect: Prospect) -> list[Rung]:
+    """Return what a team can show of a candidate within itself, the strongest claim first.
+
+    Two ways to a promotion share the level of a claim with a margin (`terms.Trial.level`).
+    """
+    margin = f"people lose {prospect.margin:g} or more"
+    rungs = {
+        "better": ("people are served no better", prospect.lift, prospect.alpha),
+        "suite": (f"the suite is solved no more; {margin}", prospect.margin, prospect.alpha / 2),
+        "cheaper": (f"no fewer tokens are sampled; {margin}", prospect.margin, prospect.alpha / 2),
+    }
+    return [_rung(prospect, claim, *terms) for claim, terms in rungs.items()]
+
+
+def _rung(prospect: Prospect, claim: str, refuted: str, distance: float, alpha: float) -> Rung:
+    rate, people = prospect.baseline, prospect.users
+    wide = _quantiles(replace(prospect, alpha=alpha), people + 1)  # of which one degree of freedom is lost
+    noise = 4 * UNEQUAL * rate * (1 - rate) * (1 - prospect.correlation) / prospect.sessions_a_day
+    left = (distance / wide) ** 2 * people - DIFFER**2
+    return Rung(
+        claim=claim,
+        refuted=refuted,
+        in_a_week=wide * math.sqrt((noise / WEEK + DIFFER**2) / people),
+        days=math.ceil(noise / left) if left > 0 else None,
+    )

@@ -3,10 +3,14 @@
 import argparse
 import json
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ostinato.laboratory import laboratory
+
+if TYPE_CHECKING:
+    from ostinato.deploy.plan import Prospect, Rung
 
 DONE, WRONG = 0, 2
 
@@ -30,6 +34,9 @@ def register(commands: Any) -> None:
         "--history",
         type=float,
         help="the sessions that each user had before the trial, which takes them out (default: a week's)",
+    )
+    trial.add_argument(
+        "--margin", type=float, default=0.08, help="the loss with people that would be too much, absolute"
     )
     trial.add_argument("--alpha", type=float, default=0.0219, help="the chance of a false promotion")
     trial.add_argument("--power", type=float, default=0.8, help="the chance of finding the lift")
@@ -60,7 +67,7 @@ def _add_cluster(commands: Any) -> None:
 def _ab(options: argparse.Namespace) -> int:
     from dataclasses import asdict
 
-    from ostinato.deploy.plan import FOUR_WEEKS, Prospect, plan
+    from ostinato.deploy.plan import FOUR_WEEKS, Prospect, ladder, plan
 
     try:
         prospect = Prospect(
@@ -70,6 +77,7 @@ def _ab(options: argparse.Namespace) -> int:
             sessions_a_day=options.sessions_a_day,
             share=options.share,
             correlation=options.correlation,
+            margin=options.margin,
             history=7 * options.sessions_a_day if options.history is None else options.history,
             alpha=options.alpha,
             power=options.power,
@@ -78,22 +86,36 @@ def _ab(options: argparse.Namespace) -> int:
         print(f"ostinato: {error}", file=sys.stderr)  # noqa: T201
         return WRONG
     found = plan(prospect)
+    rungs = ladder(prospect)
     if options.json:
-        print(json.dumps({**asdict(prospect), **asdict(found)}))  # noqa: T201
+        print(json.dumps({**asdict(prospect), **asdict(found), "ladder": [asdict(each) for each in rungs]}))  # noqa: T201
         return DONE
     line = f"a lift of {prospect.lift:.4f} on {prospect.baseline:g}, {prospect.users} users"
     line += f" with {prospect.history:g} sessions of history"
-    if found.days is None:
-        print(  # noqa: T201
-            f"{line}: never, however many sessions; users differ too much among themselves. With "
-            f"{found.users_needed:,} users it takes {FOUR_WEEKS} days."
-        )
-    else:
-        print(  # noqa: T201
-            f"{line}: {found.days:,} days, {found.sessions:,} sessions, {found.sessions_each:,} of each. "
-            f"{FOUR_WEEKS} days would need {found.users_needed:,} users."
-        )
+    if found.days is not None:
+        line += f": {found.days:,} days, {found.sessions:,} sessions, {found.sessions_each:,} of each"
+    print(f"{line}. On two arms, {FOUR_WEEKS} days need {found.users_needed:,} users.")  # noqa: T201
+    if found.days is None or found.days > FOUR_WEEKS:
+        print("\n".join(_told(prospect, rungs)))  # noqa: T201
     return DONE
+
+
+def _told(prospect: "Prospect", rungs: Sequence["Rung"]) -> Iterable[str]:
+    """Yield what a team that is too small for two arms can show, the first claim that works first."""
+    works = next((rung for rung in rungs if rung.works), None)
+    each = f"{prospect.users} people of {prospect.sessions_a_day:g} sessions a day"
+    if works is None:
+        yield f"No claim works for {each} in four weeks; what a week shows where they meet both arms:"
+    else:
+        yield (
+            f'What works for {each} is `[live] assign = "block"`, claim `{works.claim}`: {works.days:,} days.'
+        )
+    for rung in rungs:
+        what = (
+            "finds a gain of" if rung.claim == "better" else "rules out, if people see no change, a loss of"
+        )
+        days = "never" if rung.days is None else f"{rung.days:,} days"
+        yield f"  {rung.claim}: refutes that {rung.refuted}; a week {what} {rung.in_a_week:.3f}; {days}"
 
 
 def _lift(text: str, baseline: float) -> float:

@@ -13,8 +13,9 @@ promoting it wrongly: a promotion needs both.
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
-from ostinato.deploy.abtest import Trial, TrialSession, compare, grounds, rises
+from ostinato.deploy.abtest import compare, grounds, rises
 from ostinato.deploy.statistics import interval
+from ostinato.deploy.terms import Trial, TrialSession
 from ostinato.deploy.traffic import shared
 from ostinato.store import Store
 from ostinato.store.releases import Release, ReleaseStage, enter

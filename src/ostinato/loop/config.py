@@ -26,8 +26,8 @@ from ostinato.tasks.pebble import SPLITS, PebbleSource
 from ostinato.tasks.source import TRAIN, FolderSource, SourceError, TaskSource, mixture
 from ostinato.train.config import LearnerConfig, SftConfig, TrainerConfig
 
-CLAIMS, BUDGETS = ("better", "cheaper"), ("discoveries", "familywise")
-"""The values of `deploy.abtest.Claim`, and those of `deploy.budget.BudgetRule`."""
+CLAIMS, BUDGETS = ("better", "suite", "cheaper"), ("discoveries", "familywise")
+"""The values of `deploy.terms.Claim`, and those of `deploy.budget.BudgetRule`."""
 ASSIGN = ("user", "session", "block")
 STAGES = ("teach", "before", "practice", "after", "cycle")
 """The stages that a file may list, in the order in which they run."""
@@ -177,7 +177,8 @@ class LiveConfig:
     judge_model: str = ""
     """The name of the model at `judge`."""
     claim: str = "better"
-    """The claim of the A/B test: `better`, or `cheaper` for a candidate that is made to sample less."""
+    """The claim of the A/B test: `better` with people; better on `bench.suite` and not worse with people
+    (`suite`); or `cheaper` and not worse, for a candidate that is made to sample less."""
     assign: str = "user"
     """What a release deals to an arm: each `user`; or, so that a small team is compared with itself, each
     `session` or each `block` of four hours of a user."""
@@ -186,8 +187,8 @@ class LiveConfig:
     `familywise` the chance that any is. Another rule begins a new chain of trials."""
     cheaper_solve_margin: float = 0.03
     """The loss of solve rate on held-out tasks that would be too much for `cheaper`."""
-    cheaper_reward_margin: float = 0.05
-    """The loss of reward a session that would be too much for `cheaper`."""
+    reward_margin: float = 0.05
+    """The loss of reward a session that would be too much for `suite` and `cheaper`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,12 +239,7 @@ def live_definition(live: LiveConfig) -> LiveDefinition:
     return LIVE if live.reward is None else read_definition(live.reward)
 
 
-FIXED = {each.name for each in fields(RunConfig)} - {
-    "sandbox",
-    "engine",
-    "schedule",
-    "placement",
-}
+FIXED = {each.name for each in fields(RunConfig)} - {"sandbox", "engine", "schedule", "placement"}
 """The settings and tables that must not change while a run is under way; `live` may between two cycles."""
 
 
@@ -274,6 +270,8 @@ def check(config: RunConfig) -> None:
         raise ConfigError(f"bench.passes and bench.suite_passes are {passes}: make both at least 1")
     if not 0 <= config.bench.frozen < 1 or not 0 < config.bench.gate_share <= 1:
         raise ConfigError("bench.frozen lies in [0, 1), and bench.gate_share in (0, 1]")
+    if config.live.claim == "suite" and config.bench.suite is None:
+        raise ConfigError("live.claim is 'suite' and bench.suite is not given: name the suite")
     if config.bench.suite is not None:
         try:
             open_suite(config.bench.suite)

@@ -10,11 +10,11 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TypeVar
 
-from ostinato.deploy.abtest import Claim
 from ostinato.deploy.budget import BudgetRule, chain_of, next_alpha
 from ostinato.deploy.control import CycleControl
 from ostinato.deploy.gate import ALPHA, gate
 from ostinato.deploy.late import fallen, promotions
+from ostinato.deploy.terms import Claim
 from ostinato.deploy.traffic import named, split
 from ostinato.loop.base import LiveTraffic, Resources
 from ostinato.loop.config import live_definition
@@ -241,15 +241,17 @@ class Cycle:
         spent = [each for each in resources.store.verdicts() if each.version != candidate]
         rule = BudgetRule(live.budget)
         alpha, chain = next_alpha(spent, rule), chain_of(spent, rule)
-        cheaper = Claim(live.claim) is Claim.CHEAPER  # what is promoted as no worse is so by this gate too
+        claim = Claim(live.claim)
+        rests = claim is not Claim.BETTER  # what is promoted as no worse is so by this gate too
         verdict = gate(
             current.measurement,
             benched.measurement,
-            margin=live.cheaper_solve_margin if cheaper else live.gate_margin,
-            alpha=alpha if cheaper else ALPHA,
-            experiment=experiment if cheaper else None,
+            margin=live.cheaper_solve_margin if claim is Claim.CHEAPER else live.gate_margin,
+            alpha=alpha if rests else ALPHA,
+            experiment=experiment if rests else None,
             chain=chain,
             suite=await suite_of(resources, champion, candidate),
+            surpass=claim is Claim.SUITE,
         )
         resources.store.add_verdict(replace(verdict, id=f"gate-of-{candidate}"))
         resources.show.say(f"gate: {verdict.decision} ({verdict.reason})")

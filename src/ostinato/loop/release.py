@@ -8,10 +8,10 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ostinato.deploy.abtest import TrialSession
 from ostinato.deploy.control import LAST_WORDS, CycleControl
 from ostinato.deploy.late import fallen, promotions
 from ostinato.deploy.release import ReleasePlan, end, guard, widen
+from ostinato.deploy.terms import TrialSession
 from ostinato.deploy.traffic import promoted, restored
 from ostinato.loop.base import LiveTraffic, Resources
 from ostinato.loop.config import live_definition

@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from statistics import fmean
 
-from ostinato.deploy.abtest import Claim, Trial, TrialSession, judge
-from ostinato.deploy.attendance import PEOPLE, Attendance
+from ostinato.deploy.abtest import PEOPLE, judge
 from ostinato.deploy.budget import FIRST_CHAIN
 from ostinato.deploy.control import LAST_WORDS, CycleControl
 from ostinato.deploy.hold_out import SumOfPromotions, sum_of_promotions
 from ostinato.deploy.release import ReleasePlan, plan_of
+from ostinato.deploy.terms import Attendance, Claim, Trial, TrialSession
 from ostinato.loop.base import Resources
 from ostinato.loop.config import LiveConfig, live_definition
 from ostinato.loop.results import ArmSummary
@@ -27,6 +27,7 @@ from ostinato.store import Store
 from ostinato.store.cycle_log import CycleAction, CycleEntry, cycle_log
 from ostinato.store.releases import last_promotion
 from ostinato.types import Arm, Decision, Ending, Reward, Session, Signal, SignalKind, Source, Turn, Verdict
+from ostinato.types.release import WITHIN
 
 CHAMPION = "champion"
 CHALLENGER = "challenger"
@@ -59,7 +60,9 @@ a candidate must not wait for a verdict, since such sessions have no reward."""
 
 def planned(live: LiveConfig, experiment: str, alpha: float, chain: str = FIRST_CHAIN) -> ReleasePlan:
     """Return the plan of a release, with the terms of its trial, under the run's settings."""
-    claim = Claim(live.claim)
+    claim, guardrails = Claim(live.claim), dict(GUARDRAILS)
+    if WITHIN.search(experiment):  # whoever meets both arms stays away from neither
+        guardrails = {name: limit for name, limit in GUARDRAILS.items() if name not in PEOPLE}
     terms = Trial(
         experiment=experiment,
         share=live.challenger_share,
@@ -67,8 +70,8 @@ def planned(live: LiveConfig, experiment: str, alpha: float, chain: str = FIRST_
         alpha=alpha,
         chain=chain,
         claim=claim,
-        margin=live.cheaper_reward_margin if claim is Claim.CHEAPER else 0.0,
-        guardrails=dict(GUARDRAILS),
+        margin=0.0 if claim is Claim.BETTER else live.reward_margin,
+        guardrails=guardrails,
         scales=SCALES,
         champion=CHAMPION,
         challenger=CHALLENGER,

@@ -124,10 +124,7 @@ def score_live(
     for session in sessions:
         turns, signals = turns_of.get(session.id, []), signals_of.get(session.id, [])
         ripe = definition.ripe(session.id, turns, signals, as_of=as_of)
-        if ripe is None:
-            reward = definition.score(session.id, turns, signals, as_of=as_of)
-        else:
-            reward = ripe.late or ripe.early
+        reward = ripe[0] if ripe else definition.score(session.id, turns, signals, as_of=as_of)
         scored.append(
             LiveCredit(
                 session=session,
@@ -135,7 +132,7 @@ def score_live(
                 signals=signals,
                 reward=reward,
                 settled=ripe is not None,
-                worth=reward.total if ripe is None else ripe.worth,
+                worth=ripe[1] if ripe else reward.total,
             )
         )
     return scored

@@ -8,7 +8,8 @@ from fuzz.seen_history import EXPERIMENT, USERS
 from ostinato.dashboard.access import OPERATOR
 from ostinato.dashboard.reading import experiment
 from ostinato.dashboard.reading.base import NotThereError, RecordSource
-from ostinato.dashboard.reading.experiment import _conclusion, _needs
+from ostinato.dashboard.reading.experiment import _conclusion, _needs, _row, _verdicts
+from ostinato.types import Decision, Verdict
 
 
 def test_a_trial_is_judged_again_at_each_look(history: RecordSource) -> None:
@@ -63,6 +64,17 @@ def test_the_conclusion_follows_the_interval() -> None:
     assert "no session" in _conclusion(row, None)
     ended = row | {"running": False, "verdict": {"decision": "hold", "reason": "r"}}
     assert "stayed" in _conclusion(ended, None)
+
+
+def test_late_facts_are_the_conclusion_of_a_promoted_experiment() -> None:
+    late = [(Decision.DEMOTE, "taken back since: undone"), (Decision.CONFIRM, "stays: undone")]
+    late.append((Decision.INCONCLUSIVE, "stays: undone"))
+    won = Verdict(version=9, decision=Decision.PROMOTE, reason="better", evidence={"experiment": "e"}, id="e")
+    for decision, words in late:
+        facts = Verdict(version=9, decision=decision, reason="undone", evidence={"release": "e"}, id="e/late")
+        found = _verdicts([won, facts])
+        assert list(found) == ["e"] and words in _conclusion(_row("e", None, found["e"], False), None)
+    assert "until late facts speak" in _conclusion(_row("e", None, [won], False), None)
 
 
 def test_twice_the_distance_needs_twice_the_sessions() -> None:

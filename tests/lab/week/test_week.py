@@ -18,7 +18,7 @@ import pytest
 from fuzz.cycle_kills import LEDGER, TINY_WEEK, KilledError, counting, ledger, survive, twin_of
 from fuzz.cycle_kills import SMALL_WEEK as SHORT
 
-from ostinato.deploy.rotation import part_frozen, tasks_of_gate
+from ostinato.deploy.gate import part_frozen, tasks_of_gate
 from ostinato.loop.config import live_definition
 from ostinato.loop.results import Champion, Measured, Published
 from ostinato.loop.run import START, Run

@@ -102,23 +102,14 @@ def test_one_that_stands_is_confirmed_and_one_in_doubt_is_not_kept(store: Store)
     assert "not shown to lose less than the margin" in promotions(store)[1].late.reason
 
 
-def test_what_was_trained_since_goes_with_it_unless_all_together_is_shown_to_be_no_worse(
-    store: Store,
-) -> None:
-    """The first of two promotions loses 20 points, and the second gains 40."""
-    promoted(store, 7, 3, right=(0.8, 0.6))
-    promoted(store, 9, 7, right=(0.6, 1.0))
-    found = settled(store, 8.1)
-    assert found == {7: Decision.DEMOTE, 9: Decision.CONFIRM} and fallen(promotions(store)) == []
-    assert "version 9 stays" in promotions(store)[0].late.reason
-
-
-def test_one_trained_on_a_demoted_one_is_demoted_with_it_though_it_was_confirmed(store: Store) -> None:
+def test_one_trained_on_a_demoted_one_goes_with_it_unless_a_person_keeps_it(store: Store) -> None:
     promoted(store, 7, 3, right=(1.0, 0.2))
     promoted(store, 9, 7, right=(0.2, 0.7))
     assert settled(store, 4.1) == {7: Decision.DEMOTE, 9: Decision.DEMOTE}
     assert [each.replaced for each in fallen(promotions(store))] == [3, 7]
     assert "trained on version 7" in promotions(store)[1].late.reason
+    settle_by_hand(store, 9, Decision.CONFIRM, "ada", "it makes up for it")
+    assert standing(store) == {7: "demoted", 9: "confirmed"} and fallen(promotions(store)) == []
 
 
 def test_outcomes_that_never_come_prove_nothing_and_one_arm_s_silence_does(store: Store) -> None:
@@ -142,6 +133,15 @@ def test_facts_that_come_after_a_purge_count_for_nobody(store: Store) -> None:
     assert evidence["outcomes"]["survived_7d"]["known"] == {"champion": 20, "challenger": 18}
 
 
+def test_a_session_with_a_fact_that_cannot_be_read_is_left_out_and_counted(store: Store) -> None:
+    promoted(store, 7, 3, right=(0.4, 0.9))
+    odd = replace(fact("7/1/0", SignalKind.EDIT_SURVIVAL, store.now()), value="most of it")
+    store.record([], [odd], [])
+    assert settled(store, 9) == {7: Decision.CONFIRM}
+    evidence = promotions(store)[0].late.evidence
+    assert (evidence["unread"], evidence["sessions"]) == (1, USERS * EACH - 1)
+
+
 def test_the_first_of_two_words_holds_and_both_are_in_the_record(store: Store) -> None:
     promoted(store, 7, 3, right=(0.4, 0.9))
     promoted(store, 9, 7, right=(0.4, 0.9))
@@ -153,6 +153,14 @@ def test_the_first_of_two_words_holds_and_both_are_in_the_record(store: Store) -
     assert settled(store, 9) == {} and standing(store) == {7: "demoted", 9: "demoted"}
     with pytest.raises(LateError, match="version 8 is no promotion that stands: those are 7, 9"):
         settle_by_hand(store, 8, Decision.DEMOTE, "ada", "")
+
+
+def test_the_word_of_a_person_stands_above_the_cycle_s_own_verdict(store: Store) -> None:
+    promoted(store, 7, 3, right=(0.4, 0.9))
+    assert settled(store, 9) == {7: Decision.CONFIRM}
+    assert settle_by_hand(store, 7, Decision.DEMOTE, "ada", "").reason == "ada said demote"
+    assert standing(store) == {7: "demoted"} and len(fallen(promotions(store))) == 1
+    assert settle_by_hand(store, 7, Decision.CONFIRM, "bob", "").reason == "ada said demote"
 
 
 def test_a_definition_without_outcomes_settles_nothing(store: Store) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.rewards.follow_ups.test_read import TOKENIZER
 from tests.store.builders import session, turn
 
-from ostinato.deploy.abtest import Trial
+from ostinato.deploy.terms import Trial
 from ostinato.loop.config import LiveConfig
 from ostinato.loop.stages.watch import alarms_of_trial, drifts_since, watched
 from ostinato.loop.trial import CHALLENGER, CHAMPION, held, planned

@@ -4,7 +4,7 @@ import pytest
 from tests.rewards.builders import ENDED, signal, turn
 
 from ostinato.rewards.live.definition import LIVE
-from ostinato.rewards.live.outcomes import LiveOutcome, OutcomeValue, read_outcomes
+from ostinato.rewards.live.outcomes import LiveOutcome, read_outcomes
 from ostinato.types import Signal, SignalKind
 
 DAY = 86_400.0
@@ -12,7 +12,7 @@ KEPT, REVERTED, LEFT = SignalKind.EDIT_KEPT, SignalKind.EDIT_REVERTED, SignalKin
 SURVIVED = {"survived": LiveOutcome(after_s=8 * DAY)}
 
 
-def value(*signals: Signal, name: str = "survived", next_at: float | None = None) -> OutcomeValue:
+def value(*signals: Signal, name: str = "survived", next_at: float | None = None) -> float | None:
     outcome = {name: LiveOutcome(after_s=8 * DAY)}
     return read_outcomes(outcome, [turn()], signals, as_of=ENDED + 9 * DAY, next_at=next_at)[name]
 
@@ -27,7 +27,7 @@ def test_an_outcome_is_read_at_its_own_age_and_by_no_reward() -> None:
         days: read_outcomes(LIVE.outcomes, [turn()], heard, as_of=ENDED + days * DAY) for days in (1, 2, 8)
     }
     assert ages[1] == {} and set(ages[2]) == {"survived_1d"} and set(ages[8]) == set(LIVE.outcomes)
-    assert ages[8]["survived_7d"] == OutcomeValue(value=0.0, known=True)
+    assert ages[8]["survived_7d"] == 0.0
     assert not LIVE.parts.keys() & LIVE.outcomes.keys()
     early = LIVE.settled("s", [turn()], heard, as_of=ENDED + 8 * DAY)
     assert early == LIVE.settled("s", [turn()], heard[:1], as_of=ENDED + 8 * DAY)
@@ -48,20 +48,20 @@ def test_an_outcome_is_read_at_its_own_age_and_by_no_reward() -> None:
 )
 def test_what_survived_is_the_worse_of_what_contradicts(heard: list[Signal], worth: float) -> None:
     for order in (heard, heard[::-1]):
-        assert value(*order) == OutcomeValue(value=worth, known=True)
+        assert value(*order) == worth
 
 
-def test_silence_is_a_value_and_no_knowledge() -> None:
-    assert value() == OutcomeValue(value=0.0, known=False)
-    assert value(name="merged") == OutcomeValue(value=0.0, known=False)
+def test_of_silence_nothing_is_known() -> None:
+    assert value() is None
+    assert value(name="merged") is None
     assert read_outcomes(SURVIVED, [], [], as_of=1e12) == {}
 
 
 def test_merged_work_that_is_taken_back_and_hidden_suites_and_who_comes_back() -> None:
     merged = about(SignalKind.EDIT_COMMITTED, 0.2)
-    assert value(merged, name="merged").value == 1.0
-    assert value(merged, about(REVERTED, 5.0), name="merged").value == 0.0
+    assert value(merged, name="merged") == 1.0
+    assert value(merged, about(REVERTED, 5.0), name="merged") == 0.0
     suite = [about(SignalKind.HIDDEN_TESTS, days, passed) for days, passed in ((1.0, 1.0), (2.0, 0.0))]
-    assert value(*suite, name="hidden_tests") == OutcomeValue(value=0.0, known=True)
-    came = [value(name="returned", next_at=at).value for at in (None, ENDED + DAY, ENDED + 8.1 * DAY)]
+    assert value(*suite, name="hidden_tests") == 0.0
+    came = [value(name="returned", next_at=at) for at in (None, ENDED + DAY, ENDED + 8.1 * DAY)]
     assert came == [0.0, 1.0, 0.0]

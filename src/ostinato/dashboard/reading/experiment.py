@@ -175,7 +175,7 @@ def _conclusion(row: Answer, last: Answer | None) -> str:
     if decided in {"promote", "promote_cheaper"} and not row["running"]:
         how = "cheaper and no worse" if decided == "promote_cheaper" else "better"
         return f"{candidate} was shown to be {how}, and everybody was given it until late facts speak."
-    promoted = any(each["decision"].startswith("promote") for each in row["verdicts"])
+    promoted = any(each["decision"].startswith("promote") for each in row.get("verdicts", ()))
     if promoted and decided in {"confirm", "inconclusive"}:
         return f"{candidate} was promoted, and stays: {row['verdict']['reason']}"
     if decided == "demote":

@@ -24,6 +24,8 @@ PEOPLES = (
     CycleAction.ABORT,
     CycleAction.PROMOTE,
     CycleAction.ROLL_BACK,
+    CycleAction.CONFIRM,
+    CycleAction.DEMOTE,
 )
 QUIET = (CycleAction.TRIAL_BEGAN,)
 """Entries whose detail is for programs."""

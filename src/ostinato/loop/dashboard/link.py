@@ -8,10 +8,10 @@ from typing import Any
 from ostinato.config import load
 from ostinato.dashboard.reading.base import Answer, WordError
 from ostinato.dashboard.text.lexicon import Lexicon
-from ostinato.deploy.abtest import Claim, Trial, TrialSession, judge
-from ostinato.deploy.attendance import Attendance
+from ostinato.deploy.abtest import judge
 from ostinato.deploy.control import CycleWordError, say, state_of
 from ostinato.deploy.statistics import sample_ratio
+from ostinato.deploy.terms import Attendance, Claim, Trial, TrialSession
 from ostinato.loop.config import RunConfig, live_definition
 from ostinato.loop.run import Run
 from ostinato.loop.stages.watch import watched

@@ -4,8 +4,8 @@ from collections import defaultdict
 from dataclasses import replace
 from itertools import pairwise
 
-from ostinato.deploy.abtest import TrialSession
 from ostinato.deploy.late import Promotion, judge_outcomes, promotions, settle_all
+from ostinato.deploy.terms import TrialSession
 from ostinato.rewards.live.definition import LiveDefinition
 from ostinato.rewards.live.outcomes import read_outcomes
 from ostinato.rewards.signals import SignalValueError
@@ -60,8 +60,9 @@ def judge_promotion(store: Store, definition: LiveDefinition, one: Promotion, as
             unread += 1
             continue
         about = TrialSession(arm=session.arm, user=session.user, at=session.started_at, value=0.0, tokens=0.0)
-        for name, each in outcomes.items():
-            told[name].append((about, each.value, each.known))
+        for name, value in outcomes.items():
+            silence = definition.outcomes[name].silence
+            told[name].append((about, silence if value is None else value, value is not None))
     margins = {name: outcome.margin for name, outcome in definition.outcomes.items()}
     verdict = judge_outcomes(one.version, trial, margins, told, len(counted) - unread)
     return replace(verdict, evidence={**verdict.evidence, "unread": unread, "as_of": as_of})

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from ostinato.bench.run import Bench
+from ostinato.deploy.gate import part_frozen, tasks_of_gate
 from ostinato.deploy.hold_out import sum_on_tasks
-from ostinato.deploy.rotation import part_frozen, tasks_of_gate
 from ostinato.harness.episode import Episode
 from ostinato.loop.base import Resources
 from ostinato.loop.results import Champion, Measured

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from ostinato.deploy.abtest import Trial
+from ostinato.deploy.terms import Trial
 from ostinato.loop.base import Resources
 from ostinato.loop.config import live_definition
 from ostinato.loop.run import START

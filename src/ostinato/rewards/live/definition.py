@@ -150,33 +150,18 @@ class LiveDefinition:
 
     def ripe(
         self, session_id: str, turns: Sequence[Turn], signals: Sequence[Signal], *, as_of: float
-    ) -> "Ripe | None":
-        """Return the rewards by which a session is trained on, or None while it has to wait.
+    ) -> tuple[Reward, float] | None:
+        """Return the reward of a session that can be trained on, and what it is worth to the trainer.
 
-        One of those that are drawn to wait for what comes late is trained on when it is mature.
+        One that is drawn to wait for what comes late is scored at maturity; None for one that has to wait.
         """
         early = self.settled(session_id, turns, signals, as_of=as_of)
         if early is None or not self.late.waits(session_id):
-            return None if early is None else Ripe(early=early, late=None, worth=early.total)
+            return None if early is None else (early, early.total)
         if (mature_at := self.trains_at(session_id, without_side_calls(turns))) > as_of:
             return None
         late = self.score(session_id, turns, signals, as_of=mature_at)
-        return Ripe(early=early, late=late, worth=self.late.worth(early.total, late.total))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ripe:
-    """A session that can be trained on.
-
-    >>> Ripe(early=LIVE.score("s1", (), ()), late=None, worth=0.0).late
-    """
-
-    early: Reward
-    """The reward when the window was over."""
-    late: Reward | None
-    """The reward at maturity, of a session that was drawn to wait for it."""
-    worth: float
-    """What it is worth to the trainer."""
+        return late, self.late.worth(early.total, late.total)
 
 
 class Scorer:

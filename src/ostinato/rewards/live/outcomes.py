@@ -37,19 +37,6 @@ class LiveOutcome:
     outcome that confirms nothing, and only takes back what is shown to be worse."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutcomeValue:
-    """One outcome of one session.
-
-    >>> OutcomeValue(value=0.0, known=False).known
-    False
-    """
-
-    value: float
-    known: bool
-    """False where no fact came, and the value is that of silence."""
-
-
 def read_outcomes(
     outcomes: Mapping[str, LiveOutcome],
     turns: Sequence[Turn | TurnOutline],
@@ -57,20 +44,19 @@ def read_outcomes(
     *,
     as_of: float,
     next_at: float | None = None,
-) -> dict[str, OutcomeValue]:
+) -> dict[str, float | None]:
     """Return the outcomes that are mature at `as_of`, in seconds since the epoch; raises SignalValueError.
 
-    `next_at` is the beginning of the person's next session; None when they did not come back.
+    One of which nothing is known is None. `next_at` is the beginning of the person's next session, None when
+    they did not come back.
     """
     ended = SessionFacts(turns, ()).ended_at
-    values: dict[str, OutcomeValue] = {}
+    values: dict[str, float | None] = {}
     for name, outcome in outcomes.items():
         if ended is None or (at := ended + outcome.after_s) > as_of:
             continue
         facts = SessionFacts(turns, known_at(signals, at))
-        value = OUTCOMES[outcome.reads or name](facts, next_at if next_at and next_at <= at else None)
-        known = value is not None
-        values[name] = OutcomeValue(value=outcome.silence if value is None else value, known=known)
+        values[name] = OUTCOMES[outcome.reads or name](facts, next_at if next_at and next_at <= at else None)
     return values
 
 

@@ -1,0 +1,105 @@
+"""The terms of a trial, which are settled before its first session, and what is observed in it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from ostinato.deploy.budget import FIRST_CHAIN
+
+HARM = 0.05
+"""The chance of a false roll-back in one trial."""
+
+
+class Claim(StrEnum):
+    """The claim that a trial sets out to show of its challenger."""
+
+    BETTER = "better"
+    SUITE = "suite"
+    """Better on the run's suite, as the gate has shown, and not worse with people by the margin."""
+    CHEAPER = "cheaper"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """The terms that are settled before the first session.
+
+    >>> Trial(experiment="e1", share=0.5, horizon=800, alpha=0.02).claim
+    <Claim.BETTER: 'better'>
+    """
+
+    experiment: str
+    """Its id, which also salts the assignment of users to arms."""
+    share: float
+    """The share of users who are assigned to the challenger."""
+    horizon: int
+    """The number of sessions after which the trial is over; later ones are not looked at."""
+    alpha: float
+    """The chance of a false promotion."""
+    chain: str = FIRST_CHAIN
+    """The name of the chain of the budget that `alpha` comes from."""
+    harm: float = HARM
+    """The chance of a false roll-back: half for the reward, half for all guardrails together."""
+    claim: Claim = Claim.BETTER
+    margin: float = 0.0
+    """The loss of reward per session that would be too much; used by SUITE and CHEAPER."""
+    guardrails: Mapping[str, float] = field(default_factory=dict)
+    """The limit of each guardrail: the rise that is too much, whatever the reward does."""
+    scales: Mapping[str, float] = field(default_factory=dict)
+    """The multiple of the champion's mean from which a guardrail's rise counts; 1 where none is given."""
+    champion: str = "champion"
+    challenger: str = "challenger"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share < 1 or self.horizon < 1 or not 0 < self.alpha < 1:
+            raise ValueError(
+                f"trial {self.experiment}: share {self.share} and alpha {self.alpha} lie between 0 and 1, "
+                f"horizon {self.horizon} is 1 at least"
+            )
+        if (self.claim is Claim.BETTER) != (self.margin == 0):
+            raise ValueError(f"trial {self.experiment}: the claims 'suite' and 'cheaper' alone have a margin")
+
+    @property
+    def level(self) -> float:
+        """The chance of error on each side of a bound: claims with a margin can promote in two ways, better
+        and what is claimed, and each has half of `alpha`.
+        """
+        return self.alpha if self.claim is Claim.BETTER else self.alpha / 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialSession:
+    """One session of one user on one arm, old enough that its reward is settled.
+
+    >>> TrialSession(arm="champion", user="ada", at=0.0, value=1.0, tokens=80).user
+    'ada'
+    """
+
+    arm: str
+    user: str
+    at: float
+    """Its start, in seconds since the epoch."""
+    value: float
+    """Its reward."""
+    tokens: float
+    """The number of tokens that the model sampled in it."""
+    harms: Mapping[str, float] = field(default_factory=dict)
+    """The outcome by guardrail; a session without one for a guardrail leaves it out."""
+    gains: Mapping[str, float] = field(default_factory=dict)
+    """What is reported beside and decides nothing, as shares or amounts of 0 or more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attendance:
+    """How often one user came, from their assignment to an arm until now.
+
+    >>> Attendance(arm="champion", user="ada", sessions=3).gone is None
+    True
+    """
+
+    arm: str
+    user: str
+    sessions: int
+    """The sessions that they began."""
+    gone: float | None = None
+    """The share of their sessions after which they did not come back in time, of those that are old enough to
+    tell; None while none is."""
