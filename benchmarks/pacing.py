@@ -6,8 +6,9 @@ trainer sleeps for `--step` seconds a version. Two rules meet the same sessions:
 whether a step would make a group in flight too old (`store/ledger/pacing.py`); *earlier* trains on whatever
 is whole, as practice did before. Claims take the oldest tokens first under both.
 
-Of each seed: the share of hard and of easy groups that ended stale, versions an hour, the time in which
-trained sessions were sampled as a share of all places' time, and the age of what was trained on in versions.
+Reported are the hard and the easy groups that ended stale (`hard_at_most` is the upper end of the exact 95 %
+interval of the share of hard ones), and by seed versions an hour, the time in which trained sessions were
+sampled as a share of all places' time, and the age in versions of what was trained on.
 
 `python -m benchmarks.pacing --json`
 """
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from fuzz.practice import NumberRunner, problem, reconciler
+from scipy.stats import beta
 from sqlalchemy import select
 
 from benchmarks.asynchrony import Simulated, version_of
@@ -129,6 +131,7 @@ def _told(found: Sequence[Outcome], versions: int) -> dict[str, Any]:
     return {
         "hard_dropped": hard,
         "easy_dropped": easy,
+        "hard_at_most": float(beta.ppf(0.975, hard[0] + 1, hard[1] - hard[0])),
         "ratio": 1.0 if shares[0] == shares[1] else shares[0] / max(shares[1], 0.5 / easy[1]),
         "hard_in_training": [x / (x + y) for x, y in [_trained(one) for one in found]],
         "versions_an_hour": [versions / one.hours for one in found],
@@ -202,7 +205,7 @@ class PacedTrainer:
     paced: bool
     ages: list[int] = field(default_factory=list)
     """How many versions ago the oldest token of each trained group was sampled."""
-    used: list[str] = field(default_factory=list)
+    used: set[str] = field(default_factory=set)
     """The trained sessions."""
 
     async def train(self) -> None:
@@ -216,7 +219,7 @@ class PacedTrainer:
                 await asyncio.sleep(POLL_S)
             groups = ledger.claim(version, training.batch, oldest)
             self.ages += [version - 1 - group.oldest_version for group in groups]
-            self.used += [sample.session_id for group in groups for sample in group.samples]
+            self.used |= {sample.session_id for group in groups for sample in group.samples}
             await asyncio.sleep(self.step_s)
             ledger.commit(version_of(version, *(group.id for group in groups)))
 
