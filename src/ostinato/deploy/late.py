@@ -73,11 +73,6 @@ class Promotion:
         return Trial(**{name: terms[name] for name in names & terms.keys()})
 
     @property
-    def since(self) -> float:
-        """The beginning of its split, in seconds since the epoch."""
-        return math.inf if self.terms is None else float(self.terms["since"])
-
-    @property
     def demoted(self) -> bool:
         return self.late is not None and self.late.decision is Decision.DEMOTE
 
@@ -231,9 +226,7 @@ def settle_by_hand(store: Store, version: int, decision: Decision, by: str, reas
         raise LateError(f"version {version} is no promotion that stands: those are {served}")
     one = chain[at]
     if decision is Decision.DEMOTE and one.replaced is None:
-        raise LateError(
-            f"nothing tells which version {version} replaced, so nothing can be served in its place"
-        )
+        raise LateError(f"nothing tells which version {version} replaced: promote another one over it")
     said = f"{by} said {decision.value}" + (f": {reason}" if reason else "")
     log_cycle(store, said_now(by, CycleAction(decision.value), detail=f"version {version}: {reason}"))
     evidence, id_ = {"release": one.verdict.id, "by": by}, f"{one.verdict.id}/late{WORD}"
