@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -65,10 +66,14 @@ def test_a_promotion_is_settled_once_and_the_status_says_by_whom(
     run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = run.open_store()
-    won = Verdict(version=7, decision=Decision.PROMOTE, reason="better", id="e7", evidence={"release": "e7"})
-    store.add_verdict(won)
+    for version, known in ((7, {"replaced": 3}), (9, {})):
+        id_ = f"e{version}"
+        won = Verdict(version=version, decision=Decision.PROMOTE, reason="better", id=id_)
+        store.add_verdict(replace(won, evidence={"release": id_, **known}))
     store.close()
     where = ["--directory", str(run.directory)]
+    assert main(["cycle", "demote", "9", *where]) == 2
+    assert "nothing tells which version 9 replaced" in capsys.readouterr().err
     assert main(["cycle", "demote", "7", *where, "--by", "ada", "--reason", "complaints"]) == 0
     assert "version 7: ada said demote: complaints" in capsys.readouterr().out
     assert main(["cycle", "confirm", "7", *where, "--by", "bob"]) == 2

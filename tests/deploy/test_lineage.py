@@ -128,8 +128,8 @@ def test_an_unknown_version_is_named(store: Store) -> None:
 
 
 def test_what_became_of_a_promotion_stands_in_the_lineage(store: Store) -> None:
-    won = Verdict(version=1, decision=Decision.PROMOTE, reason="better", id="e1", evidence={"release": "e1"})
-    store.add_verdict(won)
+    won = Verdict(version=1, decision=Decision.PROMOTE, reason="better", id="e1")
+    store.add_verdict(replace(won, evidence={"release": "e1", "replaced": 0}))
     assert "  promotion: by hand, without a trial" in tree(lineage(store, 1))
     settle_by_hand(store, 1, Decision.DEMOTE, "ada", "undone after days")
     text = tree(lineage(store, 1))

@@ -75,11 +75,6 @@ class Promotion:
         return Trial(**{name: terms[name] for name in names & terms.keys()})
 
     @property
-    def since(self) -> float:
-        """The beginning of its split, in seconds since the epoch."""
-        return math.inf if self.terms is None else float(self.terms["since"])
-
-    @property
     def demoted(self) -> bool:
         return self.late is not None and self.late.decision is Decision.DEMOTE
 
@@ -196,11 +191,13 @@ def settle_all(
 ) -> list[Verdict]:
     """Judge the provisional promotions of `chain`, oldest first, and return the verdicts that settled one.
 
-    Those after a demoted one were trained on it and go with it. They are recorded before it: a kill in
-    between leaves it to be judged again.
+    Those after a demoted one were trained on it and go with it, also one that was promoted at that moment.
+    They are recorded before it: a kill in between leaves it to be judged again.
     """
     settled: list[Verdict] = []
     for number, one in enumerate(chain):
+        if one.late is not None and one.demoted:
+            settled += _with_it(store, [each for each in chain[number + 1 :] if each.late is None], one.late)
         if one.late is not None or one.terms is None or one.version in {each.version for each in settled}:
             continue
         late = judge(one)
@@ -230,6 +227,8 @@ def settle_by_hand(store: Store, version: int, decision: Decision, by: str, reas
         served = ", ".join(str(each.version) for each in chain) or "none"
         raise LateError(f"version {version} is no promotion that stands: those are {served}")
     one = chain[at]
+    if decision is Decision.DEMOTE and one.replaced is None:
+        raise LateError(f"nothing tells which version {version} replaced: promote another one over it")
     said = f"{by} said {decision.value}" + (f": {reason}" if reason else "")
     log_cycle(store, said_now(by, CycleAction(decision.value), detail=f"version {version}: {reason}"))
     evidence, id_ = {"release": one.verdict.id, "by": by}, f"{one.verdict.id}/late{WORD}"

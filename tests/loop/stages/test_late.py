@@ -112,6 +112,14 @@ def test_one_trained_on_a_demoted_one_goes_with_it_unless_a_person_keeps_it(stor
     assert standing(store) == {7: "demoted", 9: "confirmed"} and fallen(promotions(store)) == []
 
 
+def test_one_that_is_promoted_while_its_champion_is_demoted_goes_with_it(store: Store) -> None:
+    promoted(store, 7, 3, right=(0.4, 0.9))
+    settle_by_hand(store, 7, Decision.DEMOTE, "ada", "")
+    promoted(store, 9, 7, right=(0.4, 0.9))
+    assert settled(store, 0.1) == {9: Decision.DEMOTE} and settled(store, 9) == {}
+    assert [each.version for each in fallen(promotions(store))] == [7, 9]
+
+
 def test_outcomes_that_never_come_prove_nothing_and_one_arm_s_silence_does(store: Store) -> None:
     promoted(store, 7, 3, right=(0.9, 0.9), facts=False)
     assert settled(store, 7) == {}

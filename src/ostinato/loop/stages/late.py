@@ -34,7 +34,7 @@ def judge_promotion(store: Store, definition: LiveDefinition, one: Promotion, as
     Sessions that were purged are left out, whatever is reported of them afterwards, and so are those that our
     own failure ended, and `unread` ones, of which a signal cannot be read or no turn is left.
     """
-    trial, since = one.trial, one.since
+    trial, since = one.trial, 0.0 if one.terms is None else float(one.terms["since"])
     met = [
         session
         for arm in (trial.champion, trial.challenger)
