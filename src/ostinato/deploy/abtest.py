@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from ostinato.deploy.effects import MIN_USERS, arms, effect, heaviest
+from ostinato.deploy.effects import MIN_USERS, arms, busy_users, effect
 from ostinato.deploy.statistics import (
     Estimate,
     Flags,
@@ -269,11 +269,8 @@ class _Bounds:
         attendance: Sequence[Attendance],
     ) -> "_Bounds":
         fraction = len(sessions) / trial.horizon
-        counts, sums, challenger, usual = _by_user(trial, [(each, each.value) for each in sessions], before)
-        reward = effect(counts, sums, challenger, usual)
-        all_sessions = effect(counts, sums, challenger, usual, by_session=True)
-        busy = heaviest(counts, challenger)
-        of_busy = effect(busy, np.where(busy > 0, sums, 0.0), challenger, usual)
+        users = _by_user(trial, [(each, each.value) for each in sessions], before)
+        reward, (all_sessions, of_busy) = effect(*users), busy_users(*users)
         tokens = compare(trial, [(each, each.tokens) for each in sessions], {})
         seen = {name: (rise, fraction) for name, rise in rises(trial, sessions).items()}
         seen |= {n: (rise, part * fraction) for n, (rise, part) in _absence(trial, attendance).items()}
