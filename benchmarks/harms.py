@@ -46,10 +46,17 @@ def sessions_of(
     ]
 
 
-def decided(trial: Trial, sessions: list[TrialSession], before: dict[str, float], until: Floats) -> Decision:
+def decided(
+    trial: Trial,
+    sessions: list[TrialSession],
+    before: dict[str, float],
+    until: Floats,
+    earlier: dict[str, int] | None = None,
+) -> Decision:
     """Return the first verdict that is not HOLD at looks at these times, or the last look's.
 
-    A session counts an hour after its beginning.
+    `before` and `earlier` are the mean reward and the number of sessions before the trial, by user. A session
+    counts an hour after its beginning.
     """
     trial = replace(trial, horizon=len(sessions))
     decision = Decision.HOLD
@@ -59,7 +66,7 @@ def decided(trial: Trial, sessions: list[TrialSession], before: dict[str, float]
             if one.at <= now:
                 begun.setdefault((one.arm, one.user), []).append(one.at)
         settled = [one for one in sessions if one.at <= now - 3600]
-        came = attendance(begun, now)
+        came = attendance(begun, earlier or {}, now)
         decision = judge(1, trial, settled, before, attendance=came).decision
         if decision is not Decision.HOLD:
             break
@@ -117,7 +124,8 @@ def complaining(rng: Rng, users: int, gain: float, complaints: tuple[float, floa
 def leaving(rng: Rng, users: int, leave: tuple[float, float], days: int = 10) -> Decision:
     """Return the end of a trial in which users stay away after a failure.
 
-    `leave` are the chances of (champion, challenger). Sessions a day are Pareto(1.5)-distributed; all users
+    Everybody has worked with the champion for as long before. `leave` are the chances of (champion,
+    challenger). Sessions a day are Pareto(1.5)-distributed; all users
     arrive within the first half of the trial.
     """
     daily = np.minimum(0.5 * (rng.pareto(1.5, users) + 1), 40)
@@ -134,7 +142,8 @@ def leaving(rng: Rng, users: int, leave: tuple[float, float], days: int = 10) ->
             now += rng.exponential(1 / daily[one])
     none = np.zeros(len(user))
     sessions = sessions_of(np.array(user), np.array(at), challenger, np.array(kept), none)
-    return decided(TERMS, sessions, before, DAY_S * np.linspace(0, days, LOOKS + 1)[1:] + 3600)
+    earlier = {str(one): int(n) for one, n in enumerate(rng.poisson(days * daily))}
+    return decided(TERMS, sessions, before, DAY_S * np.linspace(0, days, LOOKS + 1)[1:] + 3600, earlier)
 
 
 def harms(runs: int, seed: int) -> Row:

@@ -143,6 +143,8 @@ class Attendance:
     gone: float | None = None
     """The share of their sessions after which they did not come back in time, of those that are old enough to
     tell; None while none is."""
+    earlier: int = 0
+    """The sessions that they began before anybody met the challenger."""
 
 
 def judge(
@@ -332,8 +334,9 @@ def _absence(trial: Trial, attendance: Sequence[Attendance]) -> dict[str, tuple[
     """Return the rise of each guardrail of people, and the part of those who came that it is read from.
 
     "sessions" is the fall of the mean logarithm of a user's sessions, so that a few who work all day do not
-    decide it; "returning" is the rise of the mean share of sessions after which a user was gone. Users who
-    are too new to tell are left out of the second, so its bounds are as wide as in a trial that is less far.
+    decide it; "returning" is the rise of the mean share of sessions after which a user was gone. What users'
+    activity before the trial explains is taken out of both. Users who are too new to tell are left out of the
+    second, so its bounds are as wide as in a trial that is less far.
     """
     found = {}
     for name in [name for name in PEOPLE if name in trial.guardrails]:
@@ -342,9 +345,9 @@ def _absence(trial: Trial, attendance: Sequence[Attendance]) -> dict[str, tuple[
         challenger = np.array([each.arm == trial.challenger for each, _ in known], dtype=bool)
         if min(challenger.sum(), (~challenger).sum()) < MIN_USERS:
             continue
-        ones, none = np.ones(len(known)), np.full(len(known), np.nan)
         values = np.array([value for _, value in known])
-        rise = effect(ones, values, challenger, none, scale=trial.scales.get(name, 1.0))
+        usual = np.array([-math.log(each.earlier) if each.earlier else math.nan for each, _ in known])
+        rise = effect(np.ones(len(known)), values, challenger, usual, scale=trial.scales.get(name, 1.0))
         found[name] = rise, len(known) / len(attendance)
     return found
 
