@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.releases import Row, rate
-from ostinato.deploy.effects import MIN_USERS, effect
+from ostinato.deploy.effects import MIN_USERS, busy_users, effect
 from ostinato.deploy.statistics import Floats, half_width
 from ostinato.deploy.terms import HARM
 from ostinato.rewards.live.definition import LIVE
@@ -77,6 +77,8 @@ class People:
         enough = np.minimum((met & challenger).sum(axis=1), (met & ~challenger).sum(axis=1)) >= MIN_USERS
         fraction = np.arange(1, len(counts) + 1) / len(counts)
         better = difference.value - half_width(difference, ALPHA, fraction) > 0
+        for each in busy_users(counts, sums, challenger, self.before):
+            better &= each.value >= 0
         worse = difference.value + half_width(difference, HARM / 2, fraction) < 0
         return bool((better & enough).any()), bool((worse & enough).any())
 

@@ -127,6 +127,8 @@ def test_everybody_who_came_is_counted_and_gone_only_when_there_was_time_to_come
     assert came(4000.0) == [Attendance(arm="champion", user="ada", sessions=2)]
     ada, bob = came(6000.0 + BACK_S)
     assert (ada.sessions, ada.gone, bob.sessions, bob.gone) == (3, 0.5, 1, 1.0)
+    (later,) = [each for each in attended(store, TRIAL, 2500.0 + BACK_S, 1e12) if each.user == "ada"]
+    assert (later.sessions, later.earlier) == (1, 2)
 
 
 def traffic(store: Store, champion: SignalKind, challenger: SignalKind, users: int = 15) -> None:

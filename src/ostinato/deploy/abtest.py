@@ -30,7 +30,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from ostinato.deploy.crossover import Met
-from ostinato.deploy.effects import MIN_USERS, arms, effect, heaviest
+from ostinato.deploy.effects import MIN_USERS, arms, busy_users, effect
 from ostinato.deploy.statistics import (
     Estimate,
     Flags,
@@ -265,8 +265,9 @@ def _absence(trial: Trial, attendance: Sequence[Attendance]) -> dict[str, tuple[
     """Return the rise of each guardrail of people, and the part of those who came that it is read from.
 
     "sessions" is the fall of the mean logarithm of a user's sessions, so that a few who work all day do not
-    decide it; "returning" is the rise of the mean share of sessions after which a user was gone. Users who
-    are too new to tell are left out of the second, so its bounds are as wide as in a trial that is less far.
+    decide it; "returning" is the rise of the mean share of sessions after which a user was gone. What users'
+    activity before the trial explains is taken out of both. Users who are too new to tell are left out of the
+    second, so its bounds are as wide as in a trial that is less far.
     """
     found = {}
     for name in [name for name in PEOPLE if name in trial.guardrails]:
@@ -275,9 +276,9 @@ def _absence(trial: Trial, attendance: Sequence[Attendance]) -> dict[str, tuple[
         challenger = np.array([each.arm == trial.challenger for each, _ in known], dtype=bool)
         if min(challenger.sum(), (~challenger).sum()) < MIN_USERS:
             continue
-        ones, none = np.ones(len(known)), np.full(len(known), np.nan)
         values = np.array([value for _, value in known])
-        rise = effect(ones, values, challenger, none, scale=trial.scales.get(name, 1.0))
+        usual = np.array([-math.log(each.earlier) if each.earlier else math.nan for each, _ in known])
+        rise = effect(np.ones(len(known)), values, challenger, usual, scale=trial.scales.get(name, 1.0))
         found[name] = rise, len(known) / len(attendance)
     return found
 
@@ -322,13 +323,8 @@ def _rewards(
         values = [each.value for each in sessions]
         by_session = met.paired(values, by_session=True)
         return met.paired(values), by_session, by_session
-    counts, sums, challenger, usual = _by_user(trial, [(each, each.value) for each in sessions], before)
-    busy = heaviest(counts, challenger)
-    return (
-        effect(counts, sums, challenger, usual),
-        effect(counts, sums, challenger, usual, by_session=True),
-        effect(busy, np.where(busy > 0, sums, 0.0), challenger, usual),
-    )
+    users = _by_user(trial, [(each, each.value) for each in sessions], before)
+    return effect(*users), *busy_users(*users)
 
 
 def _by_user(

@@ -39,6 +39,18 @@ def effect(
     return minus(theirs, replace(ours, value=scale * ours.value, error=abs(scale) * ours.error))
 
 
+def busy_users(counts: Floats, sums: Floats, challenger: Flags, before: Floats) -> tuple[Estimate, Estimate]:
+    """Return challenger minus champion by session, and by user among the heaviest tenth of users.
+
+    A promotion is withheld while either stands lower: the mean by user hides what busy users lose.
+    """
+    heavy = heaviest(counts, challenger)
+    return (
+        effect(counts, sums, challenger, before, by_session=True),
+        effect(heavy, np.where(heavy > 0, sums, 0.0), challenger, before),
+    )
+
+
 def arms(
     counts: Floats, sums: Floats, challenger: Flags, before: Floats, *, by_session: bool = False
 ) -> tuple[Estimate, Estimate]:

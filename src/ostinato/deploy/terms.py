@@ -103,3 +103,5 @@ class Attendance:
     gone: float | None = None
     """The share of their sessions after which they did not come back in time, of those that are old enough to
     tell; None while none is."""
+    earlier: int = 0
+    """The sessions that they began before anybody met the challenger."""

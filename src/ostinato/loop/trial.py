@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from statistics import fmean
 
+from sqlalchemy import func, select
+
 from ostinato.deploy.abtest import PEOPLE, judge
 from ostinato.deploy.budget import FIRST_CHAIN
 from ostinato.deploy.control import LAST_WORDS, CycleControl
@@ -25,7 +27,8 @@ from ostinato.rewards.live.facts import CLEAREST, READERS, Price, SessionFacts
 from ostinato.rewards.monitors.alarms import Alarm
 from ostinato.store import Store
 from ostinato.store.cycle_log import CycleAction, CycleEntry, cycle_log
-from ostinato.store.releases import last_promotion
+from ostinato.store.releases import last_promotion, releases
+from ostinato.store.sql import schema
 from ostinato.types import Arm, Decision, Ending, Reward, Session, Signal, SignalKind, Source, Turn, Verdict
 from ostinato.types.release import WITHIN
 
@@ -147,17 +150,28 @@ def attended(store: Store, trial: Trial, since: float, as_of: float) -> list[Att
         for session in store.sessions(source=Source.LIVE, arm=arm, since=since):
             if session.started_at <= as_of:
                 begun[arm, session.user].append(session.started_at)
-    return attendance(begun, min(as_of, store.now()))
+    met = next((row.at for row in releases(store, trial.experiment)), since)
+    table = schema.sessions.c
+    query = select(table.user, func.count()).where(table.source == Source.LIVE.value, table.started_at < met)
+    with store.database.read() as connection:
+        earlier = {user: int(count) for user, count in connection.execute(query.group_by(table.user))}
+    return attendance(begun, earlier, min(as_of, store.now()))
 
 
-def attendance(begun: Mapping[tuple[str, str], Sequence[float]], now: float) -> list[Attendance]:
-    """Return how often each came whose sessions, by (arm, user), began at these times, in their order."""
+def attendance(
+    begun: Mapping[tuple[str, str], Sequence[float]], earlier: Mapping[str, int], now: float
+) -> list[Attendance]:
+    """Return how often each came whose sessions, by (arm, user), began at these times, in their order.
+
+    `earlier` are the numbers of sessions by user before anybody met the challenger.
+    """
     found = []
     for (arm, user), times in begun.items():
         following = zip(times, [*times[1:], math.inf], strict=True)
         away = [next_at - at > BACK_S for at, next_at in following if at + BACK_S <= now]
         gone = fmean(away) if away else None
-        found.append(Attendance(arm=arm, user=user, sessions=len(times), gone=gone))
+        usual = earlier.get(user, 0)
+        found.append(Attendance(arm=arm, user=user, sessions=len(times), gone=gone, earlier=usual))
     return found
 
 
