@@ -20,8 +20,8 @@ from ostinato.deploy.budget import next_alpha
 from ostinato.deploy.effects import busy_users, effect
 from ostinato.deploy.statistics import Floats, half_width
 from ostinato.deploy.terms import Trial, TrialSession
-from ostinato.loop.config import LiveConfig
-from ostinato.loop.trial import CHALLENGER, CHAMPION, attendance, planned
+from ostinato.loop.live_config import CHALLENGER, CHAMPION, LiveConfig
+from ostinato.loop.trial import attendance, planned
 from ostinato.types import Decision
 
 DAY_S = 86_400.0

@@ -22,8 +22,9 @@ from ostinato.deploy.outcomes import Measurement, TaskOutcome
 from ostinato.deploy.release import ReleasePlan, guard
 from ostinato.deploy.shadow import ShadowAnswer, ShadowPair, compare_shadow
 from ostinato.deploy.terms import TrialSession
-from ostinato.loop.config import RunConfig, live_definition
-from ostinato.loop.trial import CHALLENGER, CHAMPION, heard, observe, planned
+from ostinato.loop.config import RunConfig
+from ostinato.loop.live_config import CHALLENGER, CHAMPION, live_definition
+from ostinato.loop.trial import heard, observe, planned
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.store import Store
 from ostinato.store.releases import ReleaseStage

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 EXTRAS = set(distribution("ostinato").metadata.get_all("Provides-Extra") or ())
 DRIVER = """
 import json, os, sys, traceback
-import scipy.stats, ostinato.loop.pipeline, ostinato.loop.serve  # once for all of them
+import scipy.stats, ostinato.loop.pipeline, ostinato.loop.serving.serve  # once for all of them
 from ostinato import cli
 
 cli.whole_parser()

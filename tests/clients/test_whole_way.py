@@ -21,8 +21,8 @@ from ostinato.edits.capture.repository_paths import state_of
 from ostinato.edits.install.claude import install_claude
 from ostinato.edits.install.git_hooks import find, install, uninstall
 from ostinato.harness.session_log import Sessions
-from ostinato.loop.config import LiveConfig
-from ostinato.loop.trial import CHALLENGER, CHAMPION, judged, planned
+from ostinato.loop.live_config import CHALLENGER, CHAMPION, LiveConfig
+from ostinato.loop.trial import judged, planned
 from ostinato.mining.mine import Miner, MiningConfig
 from ostinato.mining.sessions import SessionMiner, outside_sessions
 from ostinato.model.config import ModelConfig

@@ -1,4 +1,7 @@
-"""Settings that make no sense, or would be waited for without end, are refused before anything starts."""
+"""Settings that make no sense, or would be waited for without end, are refused before anything starts.
+
+Covers loop/config.py and loop/live_config.py.
+"""
 
 from pathlib import Path
 
@@ -8,7 +11,8 @@ from ostinato.config import ConfigError, dump, load
 from ostinato.demo.commands import DEMO
 from ostinato.deploy.budget import BudgetRule
 from ostinato.deploy.terms import Claim
-from ostinato.loop.config import BUDGETS, CLAIMS, RunConfig, check, sources
+from ostinato.loop.config import RunConfig, check, sources
+from ostinato.loop.live_config import BUDGETS, CLAIMS
 from ostinato.tasks.pebble import generate, write
 
 

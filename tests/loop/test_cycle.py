@@ -26,9 +26,10 @@ from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.harness.client import GatewayClient
 from ostinato.harness.episode import EpisodeRunner
 from ostinato.loop import results, trial
-from ostinato.loop.config import BenchConfig, LiveConfig, RunConfig, TasksConfig
+from ostinato.loop.config import BenchConfig, RunConfig, TasksConfig
 from ostinato.loop.cycle import Cycle, cycles, measured_last
 from ostinato.loop.folder import open_run
+from ostinato.loop.live_config import ARMS, LiveConfig
 from ostinato.loop.resources import RunResources, open_resources
 from ostinato.loop.results import Admission, Champion, Cycled
 from ostinato.loop.run import START, Run
@@ -37,7 +38,7 @@ from ostinato.loop.stages.measure import HeldOutTasks, measure
 from ostinato.loop.stages.prepare import load_wire, prepare
 from ostinato.loop.stages.problems import held_out
 from ostinato.loop.stages.suite import suite_of
-from ostinato.loop.trial import ARMS, planned
+from ostinato.loop.trial import planned
 from ostinato.model.transcript import messages_of
 from ostinato.store import Ledger, Objects
 from ostinato.store.cycle_log import CycleAction

@@ -1,4 +1,4 @@
-"""Covers loop/folder.py, loop/run.py and loop/people.py: opening a folder deletes nothing of people's."""
+"""Covers loop/folder.py, loop/run.py and loop/people.py: what people left stays."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,8 +8,9 @@ import pytest
 from tests.store.builders import session, start_python
 
 from ostinato.config import ConfigError, load
-from ostinato.loop.config import BenchConfig, LiveConfig, RunConfig, ScheduleConfig
+from ostinato.loop.config import BenchConfig, RunConfig, ScheduleConfig
 from ostinato.loop.folder import Opened, OwnedError, RunError, open_run, owned
+from ostinato.loop.live_config import LiveConfig
 from ostinato.loop.placement.config import EnginesConfig
 from ostinato.loop.results import Published, Taught
 from ostinato.loop.run import Run, write_whole

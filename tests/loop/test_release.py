@@ -26,11 +26,12 @@ from ostinato.deploy.release import ReleasePlan
 from ostinato.gateway.arms import assign
 from ostinato.loop import release as module
 from ostinato.loop import results
-from ostinato.loop.config import LiveConfig, RunConfig
+from ostinato.loop.config import RunConfig
 from ostinato.loop.dashboard.link import LoopLink
+from ostinato.loop.live_config import CHALLENGER, CHAMPION, LiveConfig
 from ostinato.loop.release import release
 from ostinato.loop.run import START, Run
-from ostinato.loop.trial import CHALLENGER, CHAMPION, planned
+from ostinato.loop.trial import planned
 from ostinato.rewards.live.definition import LIVE
 from ostinato.rollout.collect import Collector
 from ostinato.store import Ledger, Store

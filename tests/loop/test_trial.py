@@ -10,7 +10,7 @@ from tests.store.builders import session, turn
 from ostinato.deploy.abtest import PEOPLE
 from ostinato.deploy.budget import FIRST_CHAIN, next_alpha
 from ostinato.deploy.terms import Attendance, Trial
-from ostinato.loop.config import LiveConfig
+from ostinato.loop.live_config import LiveConfig
 from ostinato.loop.trial import (
     BACK_S,
     GUARDRAILS,

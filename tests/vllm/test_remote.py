@@ -1,4 +1,4 @@
-"""Covers engine/remote/engine.py and loop/serve_model.py before vLLM's own server: `make test-vllm`."""
+"""Covers engine/remote/engine.py and loop/serving/serve_model.py before vLLM's server: `make test-vllm`."""
 
 import asyncio
 import os

@@ -20,8 +20,9 @@ from typing import Any
 from sqlalchemy import func, select
 
 from ostinato.config import load
-from ostinato.loop.config import RunConfig, live_definition
+from ostinato.loop.config import RunConfig
 from ostinato.loop.cycle import cycles
+from ostinato.loop.live_config import live_definition
 from ostinato.loop.people import PeopleTraffic
 from ostinato.loop.results import Champion, Cycled, Measured, Published
 from ostinato.loop.run import START, Run

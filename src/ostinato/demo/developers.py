@@ -16,7 +16,7 @@ from ostinato.harness.client import GatewayClient
 from ostinato.harness.conversation import Outcome
 from ostinato.harness.episode import EpisodeRunner, Left
 from ostinato.loop.base import LiveTraffic, Period
-from ostinato.loop.config import PEOPLE, live_definition
+from ostinato.loop.live_config import PEOPLE, live_definition
 from ostinato.loop.people import PeopleTraffic, recording_notice
 from ostinato.loop.resources import RunResources
 from ostinato.loop.run import START

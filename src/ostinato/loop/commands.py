@@ -18,7 +18,7 @@ from ostinato.store.config import meant_folder, meant_record
 from ostinato.web.port import port
 
 if TYPE_CHECKING:
-    from ostinato.loop.serve_model import ServeModelConfig
+    from ostinato.loop.serving.serve_model import ServeModelConfig
 
 OF_AN_ENGINE_HERE = {
     "objects": "--objects",
@@ -93,17 +93,17 @@ def _serve(options: argparse.Namespace) -> int:
         raise ServeCommandError(complaint)
     extras.need("torch", "an engine server")  # also one before a vLLM that is there
     if options.model is None:
-        from ostinato.loop.serve import serve
+        from ostinato.loop.serving.serve import serve
 
         return asyncio.run(serve(meant_folder(options.directory), options.port, options.alias, console))
-    from ostinato.loop.serve_model import serve_model
+    from ostinato.loop.serving.serve_model import serve_model
 
     return asyncio.run(serve_model(_of_model(options, given), console))
 
 
 def _of_model(options: argparse.Namespace, given: dict[str, Any]) -> "ServeModelConfig":
     """Return what is served without a run; `given` are those of OF_A_MODEL that a person typed."""
-    from ostinato.loop.serve_model import ServeModelConfig, find_model
+    from ostinato.loop.serving.serve_model import ServeModelConfig, find_model
     from ostinato.model.config import positions_of
 
     lists = {name: tuple(given.get(name, ())) for name in ("engines", "arguments")}

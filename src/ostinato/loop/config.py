@@ -3,16 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Literal
 
 from ostinato import tasks
 from ostinato.bench.suite import SuiteError, open_suite
 from ostinato.config import ConfigError
 from ostinato.harness.agent import HarnessConfig
 from ostinato.harness.profiles.profile import PROFILES, profile
+from ostinato.loop.live_config import LiveConfig, check_live
 from ostinato.loop.placement.config import EnginesConfig, PlacementConfig
 from ostinato.model.config import ModelConfig
-from ostinato.rewards.live.definition import LIVE, LiveDefinition, read_definition
 from ostinato.rewards.practice.definition import PRACTICE, PracticeDefinition, read_practice_definition
 from ostinato.rollout.config import SYNCHRONOUS, PracticeConfig
 from ostinato.sandbox.base import SandboxError
@@ -26,13 +25,8 @@ from ostinato.tasks.pebble import SPLITS, PebbleSource
 from ostinato.tasks.source import TRAIN, FolderSource, SourceError, TaskSource, mixture
 from ostinato.train.config import LearnerConfig, SftConfig, TrainerConfig
 
-CLAIMS, BUDGETS = ("better", "suite", "cheaper"), ("discoveries", "familywise")
-"""The values of `deploy.terms.Claim`, and those of `deploy.budget.BudgetRule`."""
-ASSIGN = ("user", "session", "block")
 STAGES = ("teach", "before", "practice", "after", "cycle")
 """The stages that a file may list, in the order in which they run."""
-PEOPLE: Literal["people"] = "people"
-"""The value of `live.developers` for real traffic."""
 HELD_OUT = tuple(split for split in SPLITS if split != TRAIN)
 """The held-out splits of the pebbles."""
 PEBBLES, EXAMPLE = "pebbles", "example"
@@ -136,62 +130,6 @@ class BenchConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LiveConfig:
-    """The live traffic, and one cycle on it: how a candidate is trained, admitted and tested."""
-
-    developers: int | Literal["people"] = 80
-    """The number of simulated developers, or `people` for the sessions that people bring by themselves."""
-    port: int = 0
-    """The port of the gateway while the run is open, for `people`; 0 takes a free one."""
-    sessions: int = 320
-    """The sessions of all developers together that a cycle learns from."""
-    ab_sessions: int = 800
-    """The sessions of all developers together after which an A/B test is judged."""
-    versions: int = 4
-    person_share: float = 0.02
-    """The largest part of a batch's weight that one person has, however many sessions they bring; twice an
-    equal part where people are few."""
-    learning_rate: float = 2e-4
-    """Half of practice's: a reward of one session has no group beside it to compare with."""
-    shadow_requests: int = 40
-    """The recorded requests that a candidate answers, out of anybody's sight, before it meets a person; 0 for
-    none."""
-    canary_share: float = 0.1
-    """The share of users who are the first to meet a candidate."""
-    canary_sessions: int = 80
-    """The sessions of all users after which the canary is over, and each step of the ramp; 0 for no step
-    before the A/B test."""
-    ramp: tuple[float, ...] = ()
-    """The wider shares between the canary and the A/B test."""
-    hold_out: float = 0.0
-    """The share of users whom no trial meets: half of them stay on the first version, half get the newest,
-    and the sum of all promotions is judged on them. It takes an engine more."""
-    challenger_share: float = 0.5
-    gate_margin: float = 0.08
-    """The loss of solve rate on held-out tasks with which a candidate must not meet developers."""
-    reward: Path | None = None
-    """A TOML file with the definition of the live reward; none takes the one that ships."""
-    judge: str = ""
-    """An OpenAI-compatible address whose model reads people's follow-ups; empty takes the rules and the small
-    classifier that ship. Its key is in OSTINATO_JUDGE_KEY."""
-    judge_model: str = ""
-    """The name of the model at `judge`."""
-    claim: str = "better"
-    """The claim of the A/B test: `better` with people; better on `bench.suite` and not worse with people
-    (`suite`); or `cheaper` and not worse, for a candidate that is made to sample less."""
-    assign: str = "user"
-    """What a release deals to an arm: each `user`; or, so that a small team is compared with itself, each
-    `session` or each `block` of four hours of a user."""
-    budget: str = "discoveries"
-    """What all trials together may err: `discoveries` bounds the share of promotions that are wrong,
-    `familywise` the chance that any is. Another rule begins a new chain of trials."""
-    cheaper_solve_margin: float = 0.03
-    """The loss of solve rate on held-out tasks that would be too much for `cheaper`."""
-    reward_margin: float = 0.05
-    """The loss of reward a session that would be too much for `suite` and `cheaper`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleConfig:
     """The stages of a run, and the number of cycles in the last of them."""
 
@@ -234,11 +172,6 @@ def practice_definition(practice: PracticeConfig) -> PracticeDefinition:
     return PRACTICE if practice.reward is None else read_practice_definition(practice.reward)
 
 
-def live_definition(live: LiveConfig) -> LiveDefinition:
-    """Return the definition of the live reward. Raises ConfigError for one that cannot be used."""
-    return LIVE if live.reward is None else read_definition(live.reward)
-
-
 FIXED = {each.name for each in fields(RunConfig)} - {"sandbox", "engine", "schedule", "placement"}
 """The settings and tables that must not change while a run is under way; `live` may between two cycles."""
 
@@ -252,7 +185,7 @@ def check(config: RunConfig) -> None:
     _check_tasks(config)
     _check_practice(config)
     _check_sandboxes(config)
-    _check_live(config.live)
+    check_live(config.live)
     _check_profiles(config)
     after = config.harness.summarize_after
     if after is not None and (after < 1 or profile(config.harness.profile).summarize is None):
@@ -368,35 +301,3 @@ def _check_sandboxes(config: RunConfig) -> None:
         raise ConfigError(f"practice.outside: {error}") from error
     if config.sandbox.backend not in ("auto", "ns"):
         raise ConfigError(f"practice.outside needs sandbox.backend ns, and it is {config.sandbox.backend!r}")
-
-
-def _check_live(live: LiveConfig) -> None:
-    live_definition(live)
-    if bool(live.judge) != bool(live.judge_model):
-        raise ConfigError("live.judge and live.judge_model go together: an address and the model there")
-    for name, words in {"claim": CLAIMS, "budget": BUDGETS, "assign": ASSIGN}.items():
-        if getattr(live, name) not in words:
-            raise ConfigError(f"live.{name} is {getattr(live, name)!r}: it is one of {', '.join(words)}")
-    if not 0 <= live.hold_out < 1:
-        raise ConfigError(f"live.hold_out is {live.hold_out}: it is 0 or more, and below 1")
-    if not 0 < live.person_share <= 1:
-        raise ConfigError(f"live.person_share is {live.person_share}: it lies above 0 and is 1 at most")
-    if not 0 < live.challenger_share < 1:
-        raise ConfigError(f"live.challenger_share is {live.challenger_share}: it lies between 0 and 1")
-    shares = [0.0, live.canary_share, *live.ramp, live.challenger_share]
-    if live.canary_sessions and shares != sorted(set(shares)):
-        raise ConfigError(
-            f"live.canary_share {live.canary_share}, live.ramp {list(live.ramp)} and live.challenger_share "
-            f"{live.challenger_share}: a release widens, so each is larger than the one before"
-        )
-    if min(live.shadow_requests, live.canary_sessions) < 0:
-        raise ConfigError("live.shadow_requests and live.canary_sessions are 0 at least")
-    for name in ("sessions", "ab_sessions", "canary_sessions"):
-        sessions = getattr(live, name)
-        if sessions < 1 and name != "canary_sessions":
-            raise ConfigError(f"live.{name} is {sessions}: make it at least 1")
-        if live.developers != PEOPLE and (live.developers < 1 or sessions % live.developers):
-            raise ConfigError(
-                f"live.{name} is {sessions} and live.developers {live.developers}: simulated developers "
-                "share the sessions evenly, so make it a multiple of their number"
-            )

@@ -17,7 +17,7 @@ from ostinato.deploy.late import fallen, promotions
 from ostinato.deploy.terms import Claim
 from ostinato.deploy.traffic import named, split
 from ostinato.loop.base import LiveTraffic, Resources
-from ostinato.loop.config import live_definition
+from ostinato.loop.live_config import ARMS, CHALLENGER, CHAMPION, live_definition
 from ostinato.loop.release import release, until
 from ostinato.loop.results import (
     Admission,
@@ -39,7 +39,7 @@ from ostinato.loop.stages.measure import HeldOutTasks, measure
 from ostinato.loop.stages.shadow import shadow
 from ostinato.loop.stages.suite import suite_of
 from ostinato.loop.stages.watch import drifts_of
-from ostinato.loop.trial import ARMS, CHALLENGER, CHAMPION, compare_held_out, planned
+from ostinato.loop.trial import compare_held_out, planned
 from ostinato.rollout.collect import Collector, Harvest
 from ostinato.store import Store
 from ostinato.store.cycle_log import CycleAction

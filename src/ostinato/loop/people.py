@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 from ostinato.loop.base import Display, Period
-from ostinato.loop.trial import ARMS
+from ostinato.loop.live_config import ARMS
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.rewards.live.definition import LIVE, LiveDefinition
 from ostinato.rewards.requests.strata import request_of, strata

@@ -14,13 +14,11 @@ from ostinato.deploy.release import ReleasePlan, end, guard, widen
 from ostinato.deploy.terms import TrialSession
 from ostinato.deploy.traffic import promoted, restored
 from ostinato.loop.base import LiveTraffic, Resources
-from ostinato.loop.config import live_definition
+from ostinato.loop.live_config import CHALLENGER, CHAMPION, live_definition
 from ostinato.loop.results import Tested
 from ostinato.loop.stages.follow_ups import read_follow_ups
 from ostinato.loop.stages.late import settle_promotions
 from ostinato.loop.trial import (
-    CHALLENGER,
-    CHAMPION,
     alarms_in,
     heard,
     held,

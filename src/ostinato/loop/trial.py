@@ -16,7 +16,7 @@ from ostinato.deploy.hold_out import SumOfPromotions, sum_of_promotions
 from ostinato.deploy.release import ReleasePlan, plan_of
 from ostinato.deploy.terms import Attendance, Claim, Trial, TrialSession
 from ostinato.loop.base import Resources
-from ostinato.loop.config import LiveConfig, live_definition
+from ostinato.loop.live_config import CHALLENGER, CHAMPION, LiveConfig, live_definition
 from ostinato.loop.results import ArmSummary
 from ostinato.loop.run import START
 from ostinato.loop.stages.hold_out import account_held_out
@@ -32,9 +32,6 @@ from ostinato.store.sql import schema
 from ostinato.types import Arm, Decision, Ending, Reward, Session, Signal, SignalKind, Source, Turn, Verdict
 from ostinato.types.release import WITHIN
 
-CHAMPION = "champion"
-CHALLENGER = "challenger"
-ARMS = CHAMPION, CHALLENGER
 MORE = 1.25
 """The multiple of the champion's that a guardrail may reach."""
 SMALL = 0.005

@@ -19,7 +19,7 @@ from fuzz.cycle_kills import LEDGER, TINY_WEEK, KilledError, counting, ledger, s
 from fuzz.cycle_kills import SMALL_WEEK as SHORT
 
 from ostinato.deploy.gate import part_frozen, tasks_of_gate
-from ostinato.loop.config import live_definition
+from ostinato.loop.live_config import live_definition
 from ostinato.loop.results import Champion, Measured, Published
 from ostinato.loop.run import START, Run
 from ostinato.loop.stages.learn import publish

@@ -14,7 +14,8 @@ from tests.store.builders import session, turn
 from ostinato.engine.http import Running
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.gateway.upstream import EngineClient
-from ostinato.loop.config import LiveConfig, RunConfig
+from ostinato.loop.config import RunConfig
+from ostinato.loop.live_config import LiveConfig
 from ostinato.loop.run import START, Run
 from ostinato.loop.stages import shadow as module
 from ostinato.loop.stages.shadow import EACH, recorded_requests, shadow

@@ -7,9 +7,9 @@ from tests.rewards.follow_ups.test_read import TOKENIZER
 from tests.store.builders import session, turn
 
 from ostinato.deploy.terms import Trial
-from ostinato.loop.config import LiveConfig
+from ostinato.loop.live_config import CHALLENGER, CHAMPION, LiveConfig
 from ostinato.loop.stages.watch import alarms_of_trial, drifts_since, watched
-from ostinato.loop.trial import CHALLENGER, CHAMPION, held, planned
+from ostinato.loop.trial import held, planned
 from ostinato.rewards.live.definition import LIVE
 from ostinato.store import Store
 from ostinato.types import Decision, Ending, Signal, SignalKind, Verdict

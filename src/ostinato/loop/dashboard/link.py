@@ -12,7 +12,8 @@ from ostinato.deploy.abtest import judge
 from ostinato.deploy.control import CycleWordError, say, state_of
 from ostinato.deploy.statistics import sample_ratio
 from ostinato.deploy.terms import Attendance, Claim, Trial, TrialSession
-from ostinato.loop.config import RunConfig, live_definition
+from ostinato.loop.config import RunConfig
+from ostinato.loop.live_config import live_definition
 from ostinato.loop.run import Run
 from ostinato.loop.stages.watch import watched
 from ostinato.loop.trial import attended, observe, usual

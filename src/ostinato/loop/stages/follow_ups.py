@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 import aiohttp
 
 from ostinato.loop.base import Resources
-from ostinato.loop.config import PEOPLE
+from ostinato.loop.live_config import PEOPLE
 from ostinato.loop.run import START
 from ostinato.model.families import load_renderer
 from ostinato.rewards.follow_ups.judge import BaselineJudge, FollowUpJudge, ModelJudge

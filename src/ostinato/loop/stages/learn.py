@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ostinato.loop.base import Resources
-from ostinato.loop.config import live_definition
+from ostinato.loop.live_config import live_definition
 from ostinato.loop.resources import RunResources
 from ostinato.loop.results import Published
 from ostinato.loop.run import START

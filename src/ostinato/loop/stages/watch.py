@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from ostinato.deploy.terms import Trial
 from ostinato.loop.base import Resources
-from ostinato.loop.config import live_definition
+from ostinato.loop.live_config import live_definition
 from ostinato.loop.run import START
 from ostinato.model.families import load_renderer
 from ostinato.model.tokenizer import Tokenizer

@@ -1,4 +1,4 @@
-"""Covers loop/serve_model.py: a checkpoint, and a vLLM that is already there, served without a run."""
+"""Covers loop/serving/serve_model.py: a checkpoint, and a vLLM that is there, served without a run."""
 
 import asyncio
 import os
@@ -15,8 +15,8 @@ import pytest
 from rich.console import Console
 from tests.engine.remote.fake_vllm import LOGPROB, fake_vllm
 
-from ostinato.loop.serve_model import ServeModelConfig, ServeModelError, find_model, serve_model
 from ostinato.loop.services import ServiceError
+from ostinato.loop.serving.serve_model import ServeModelConfig, ServeModelError, find_model, serve_model
 from ostinato.model.config import ModelConfig
 from ostinato.model.create import create
 from ostinato.model.tokenizer import IM_END, Tokenizer

@@ -11,11 +11,11 @@ from ostinato.gateway.config import GatewayServerConfig
 from ostinato.loop.config import RunConfig
 from ostinato.loop.dashboard.beside import Beside, dashboard_beside
 from ostinato.loop.folder import RunError, owned
+from ostinato.loop.live_config import CHAMPION
 from ostinato.loop.people import recording_notice
 from ostinato.loop.resources import engine_settings
 from ostinato.loop.run import START, Run
 from ostinato.loop.services import Services
-from ostinato.loop.trial import CHAMPION
 from ostinato.store import Store
 from ostinato.store.accounts import hash_key, new_key
 from ostinato.types import Arm

@@ -25,10 +25,10 @@ from ostinato.engine.config import EngineServerConfig
 from ostinato.gateway.config import GatewayServerConfig
 from ostinato.loop.dashboard.beside import dashboard_beside
 from ostinato.loop.folder import owned
+from ostinato.loop.live_config import CHAMPION
 from ostinato.loop.people import recording_notice
 from ostinato.loop.run import Run
 from ostinato.loop.services import Service, Services
-from ostinato.loop.trial import CHAMPION
 from ostinato.store import Store
 from ostinato.store.accounts import hash_key, new_key
 from ostinato.store.config import refuse_password

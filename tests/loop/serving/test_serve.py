@@ -16,7 +16,7 @@ import torch
 from ostinato.loop.config import RunConfig
 from ostinato.loop.folder import open_run, owned
 from ostinato.loop.run import START, Run
-from ostinato.loop.serve import held_back
+from ostinato.loop.serving.serve import held_back
 from ostinato.loop.stages.prepare import prepare
 from ostinato.model.checkpoint import load
 from ostinato.sandbox.config import SandboxConfig
