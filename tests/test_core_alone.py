@@ -67,6 +67,8 @@ CALLS: dict[str, tuple[str, str]] = {
     "plan ab": ("--baseline 0.5 --lift 5% --users 20", ""),
     "plan cluster": ("--model demo", ""),
     **{f"cycle {verb}": ("", "") for verb in CYCLE},
+    "cycle confirm": ("7", ""),
+    "cycle demote": ("7", ""),
     "rewards explain": ("x", ""),
     "rewards score": ("x", ""),
     "bench seal": ("suite", ""),

@@ -15,7 +15,8 @@ from ostinato.store.config import RECORD
 
 ARGUMENTS = {
     "arms set": "champion", "arms split": "champion=1", "bench mine": "repo --out tasks",
-    "bench refresh": "suite", "bench run": "suite --versions 1", "consent set": "yes", "keys add": "ada",
+    "bench refresh": "suite", "bench run": "suite --versions 1", "consent set": "yes",
+    "cycle confirm": "7", "cycle demote": "7", "keys add": "ada",
     "keys revoke": "ab12", "lineage": "7", "purge": "--user ada", "rewards explain": "told/1",
     "store compact": "--older-than 1", "store expire": "--older-than 1",
 }  # fmt: skip

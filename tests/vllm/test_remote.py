@@ -11,7 +11,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from tests.engine.contract import MAX_LEN, model
-from tests.loop.test_serve_model import chat, recorded, serving
+from tests.loop.serving.test_serve_model import chat, recorded, serving
 from tests.vllm.install import PYTHON, missing
 from tests.vllm.test_vllm import ENVIRONMENT
 

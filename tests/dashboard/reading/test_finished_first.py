@@ -36,20 +36,18 @@ def test_the_long_sessions_that_came_too_late_stand_beside_the_short_ones(
     store = Store.open(tmp_path / "own.db")
     store.record([turn(i) for i in range(20)], sessions=[session()])
     ledger, taken = Ledger(store), 0
-    for i, (tokens, turns, kind, oldest) in enumerate(
-        [
-            (10, 1, "fix", 3),
-            (20, 2, "fix", 3),
-            (30, 3, "spread", 3),
-            (90, 5, "spread", 0),
-            (70, 4, "question", 0),
-        ]
-    ):
-        ledger.offer(long(f"g{i}", taken, tokens=tokens, turns=turns, kind=kind, oldest=oldest))
-        taken += turns
+
+    def offer(*groups: tuple[int, int, str, int]) -> None:
+        nonlocal taken
+        for tokens, turns, kind, oldest in groups:
+            ledger.offer(long(f"g{tokens}", taken, tokens=tokens, turns=turns, kind=kind, oldest=oldest))
+            taken += turns
+
+    offer((10, 1, "fix", 3), (20, 2, "fix", 3), (30, 3, "spread", 3))
     trained = ledger.claim(4, 3, 0)
     ledger.commit(version(4, *(each.id for each in trained)))
-    assert [each.id for each in trained] == ["g0", "g1", "g2"] and compared(store) == []
+    assert [each.id for each in trained] == ["g10", "g20", "g30"] and compared(store) == []
+    offer((90, 5, "spread", 0), (70, 4, "question", 0))
     ledger.claim(5, 3, 3)
     rows = {row["kind"]: row for row in compared(store)}
     assert list(rows) == [ALL, "fix", "spread", "question"]

@@ -79,15 +79,15 @@ def in_order_of_calls(messages: Sequence[Message]) -> tuple[Message, ...]:
     first result as the first call's.
     """
     ordered: list[Message] = []
-    places: dict[Any, int] = {}
+    places: dict[str, int] = {}
     first = 0
     for message in messages:
         ordered.append(message)
         if message["role"] != "tool":
-            places = {call.get("id"): n for n, call in enumerate(message.get("tool_calls") or ())}
+            places = {str(call.get("id")): n for n, call in enumerate(message.get("tool_calls") or ())}
             first = len(ordered)
-        elif all(each.get("tool_call_id") in places for each in ordered[first:]):
-            ordered[first:] = sorted(ordered[first:], key=lambda each: places[each["tool_call_id"]])
+        elif all(str(each.get("tool_call_id")) in places for each in ordered[first:]):
+            ordered[first:] = sorted(ordered[first:], key=lambda each: places[str(each.get("tool_call_id"))])
     return tuple(ordered)
 
 
