@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from ostinato.deploy.crossover import Met
+from ostinato.deploy.crossover import VOID, Met
 from ostinato.deploy.effects import MIN_USERS, arms, busy_users, effect
 from ostinato.deploy.statistics import (
     Estimate,
@@ -51,9 +51,6 @@ REPORTED = 0.05
 """The chance that a reported gain leaves out the truth at any look."""
 PEOPLE = ("sessions", "returning")
 """The guardrails of people, which are read from their attendance."""
-VOID = 100.0
-"""The Bayes factor against the set share above which the sizes of the arms void a trial. At most 1 in 100
-sound trials exceeds it."""
 
 
 def judge(

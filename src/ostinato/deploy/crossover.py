@@ -29,7 +29,8 @@ MIN_PEOPLE = 5
 CARRY = 0.05
 """The chance that a carry-over is seen where there is none."""
 VOID = 100.0
-"""The Bayes factor against the set share above which the sizes of the arms void a trial, as in `abtest`."""
+"""The Bayes factor against the set share above which the sizes of the arms void a trial.
+At most 1 in 100 sound trials exceeds it."""
 
 
 def within(counts: Floats, sums: Floats, *, by_session: bool = False, scale: float = 1.0) -> Estimate:
@@ -57,9 +58,9 @@ class Met:
     people: Sequence[str]
     """The person of each session."""
     challenger: Sequence[bool]
-    """Whether it met the challenger."""
+    """True where the session met the challenger."""
     units: Sequence[str]
-    """What was dealt to its arm: its block or itself (`types.release.unit_of`)."""
+    """The unit that was dealt to an arm: the block of each session, or itself (`types.release.unit_of`)."""
 
     @property
     def both(self) -> int:

@@ -59,7 +59,7 @@ class Promotion:
     terms: Mapping[str, Any] | None
     """The logged terms of the split, None where there was none."""
     late: Verdict | None = None
-    """What settled it; None while it is provisional."""
+    """The verdict that settled it; None while it is provisional."""
     put_back: str = ""
     """The cycle in which what it replaced was served again; empty while it is not."""
 
@@ -69,7 +69,7 @@ class Promotion:
 
     @property
     def trial(self) -> Trial:
-        """What of the terms of its split the outcomes are compared by."""
+        """The terms of its split by which the outcomes are compared."""
         terms: Mapping[str, Any] = self.terms or {}
         names = {each.name for each in fields(Trial)} - {"claim", "margin", "guardrails"}
         return Trial(**{name: terms[name] for name in names & terms.keys()})
@@ -87,7 +87,7 @@ class Promotion:
 
     @property
     def words(self) -> str:
-        """What became of it and why, in one line of plain text."""
+        """The fate of the promotion and its reason, in one line of plain text."""
         why = f": {self.late.reason}" if self.late is not None else ""
         return line_of(f"version {self.version}: {self.standing}{why}", 400)
 

@@ -43,7 +43,7 @@ class Ancestor:
     reports: tuple[Report, ...]
     verdicts: tuple[Verdict, ...]
     promotion: Promotion | None = None
-    """What became of its promotion; None for a version that was not promoted."""
+    """The fate of its promotion; None for a version that was not promoted."""
 
 
 def lineage(store: Store, version: int) -> list[Ancestor]:

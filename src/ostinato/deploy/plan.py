@@ -141,7 +141,7 @@ WEEK = 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rung:
-    """What one claim shows where people meet both arms in blocks of hours (`[live] assign = "block"`).
+    """The power of one claim where people meet both arms in blocks of hours (`[live] assign = "block"`).
 
     >>> [rung.claim for rung in ladder(Prospect(baseline=0.6, lift=0.1, users=20, sessions_a_day=15.0))]
     ['better', 'suite', 'cheaper']
@@ -158,7 +158,7 @@ class Rung:
 
     @property
     def works(self) -> bool:
-        """Whether four weeks are enough."""
+        """True where four weeks are enough."""
         return self.days is not None and self.days <= FOUR_WEEKS
 
 
