@@ -180,9 +180,10 @@ async def test_a_process_whose_first_thread_has_ended_ends_with_its_command(
     sandbox = await backend.create(Spec(repo=repo))
     await sandbox.write("headless.py", HEADLESS.encode())
     beside = await sandbox.start("sleep 100")
-    left = await sandbox.start("python headless.py & while ! test -s count; do sleep 0.05; done; wait")
-    while "count" not in await sandbox.files():
-        await asyncio.sleep(0.05)
+    left = await sandbox.start("python3 headless.py & while ! test -s count; do sleep 0.05; done; wait")
+    async with asyncio.timeout(300):  # a foreign engine's shell may find no Python at all
+        while "count" not in await sandbox.files():
+            await asyncio.sleep(0.05)
     await left.signal(signal.SIGKILL)
     await left.wait()
     counted = await sandbox.read("count")
