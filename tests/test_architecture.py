@@ -14,7 +14,7 @@ from tests.arrows import SOURCES, imported, module, reached, started, tree
 PACKAGE = SOURCES["ostinato"]
 TESTS = Path(__file__).parent
 LAYERS = [
-    {"extras", "types"},
+    {"extend", "extras", "types"},
     {"config", "git", "laboratory", "store", "web"},
     {"model", "tasks", "sandbox", "sync"},
     {"engine", "train", "harness", "gateway", "rewards", "deploy", "search", "edits", "dashboard"},

@@ -1,3 +1,44 @@
-"""Train a coding agent inside the harness that ships it, and from the people who use it."""
+"""Train a coding agent inside the harness that ships it, and from the people who use it.
+
+The names here are the door for plug-ins (`docs/plugins.md`): each is imported from its room when it is first
+asked for, so that `import ostinato` costs nothing.
+"""
+
+from importlib import import_module
+from typing import Any
 
 __version__ = "0.1.0"
+
+ROOMS = {
+    "extend": ("PluginError", "use"),
+    "harness.errors": ("ToolError",),
+    "harness.profiles.offers": ("Offer", "as_it_is", "shown_as"),
+    "harness.profiles.profile": ("Profile", "add_profile", "profile"),
+    "harness.tools.definitions": ("add_tool", "tool"),
+    "rewards.live.facts": ("SessionFacts", "live_fact"),
+    "rewards.monitors.behaviour": ("Observed", "monitor"),
+    "rewards.parts.fact": ("Fact",),
+    "rewards.parts.work": ("Work",),
+    "rewards.practice.definition": ("fault",),
+    "sandbox.base": ("Backend", "MachineRefusesError", "Sandbox", "SandboxError"),
+    "sandbox.choose": ("choose_backend", "sandbox_backend"),
+    "sandbox.config": ("SandboxConfig",),
+    "store": ("Store",),
+    "tasks.base": ("TaskError", "load_task"),
+    "tasks.source": ("Problem", "TaskSource", "task_source"),
+    "train.figures.outlets": ("outlet",),
+    "train.objective.corrections": ("correction",),
+    "types": ("Reward", "Session", "Signal", "SignalKind", "Task", "Turn"),
+}
+"""The public names by the room that has them. What is not here may change from one version to the next."""
+_ROOM_OF = {name: room for room, names in ROOMS.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ROOM_OF:
+        raise AttributeError(f"module 'ostinato' has no attribute {name!r}")
+    return getattr(import_module(f"ostinato.{_ROOM_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return ["__version__", *sorted(_ROOM_OF)]

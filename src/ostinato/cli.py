@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, NoReturn, cast
 
-from ostinato import __version__
+from ostinato import __version__, extend
 
 DONE, FAILED, WRONG = 0, 1, 2
 INTERRUPTED = 130
@@ -212,6 +212,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     and keeps its traceback.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        words = _without_plugins(words)
+    except extend.PluginError as error:
+        print(f"ostinato: {error}", file=sys.stderr)  # noqa: T201
+        return WRONG
     options = parser_of(words[0] if words else "").parse_args(words)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` starts us with it ignored
     signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))  # end as cleanly as Ctrl-C
@@ -226,6 +231,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"ostinato: {sentence}", file=sys.stderr)  # noqa: T201
         return WRONG
     return status
+
+
+def _without_plugins(words: list[str]) -> list[str]:
+    """Load the plug-ins that stand before the command, and those of the process above; return the rest."""
+    extend.inherit()
+    while len(words) > 1 and words[0] == "--use":
+        extend.use(words[1])
+        words = words[2:]
+    return words
 
 
 def _expected(error: Exception, command: str) -> str | None:
@@ -266,6 +280,9 @@ def parser_of(command: str) -> argparse.ArgumentParser:
 
 def _bare() -> tuple[argparse.ArgumentParser, Commands]:
     parser: argparse.ArgumentParser = Parser(prog="ostinato", description=DESCRIPTION)
+    parser.add_argument(
+        "--use", metavar="PLUGIN", help="load a plug-in first: a Python file, or a package's entry point"
+    )
     parser.add_argument("--version", action="version", version=f"ostinato {__version__}")
 
     def run(_: argparse.Namespace) -> int:

@@ -6,6 +6,8 @@ its environment: no file and no flag may hold it.
 
 A server or trainer reads its settings with `settings_of`: from flags that a person types, or from its own
 table of the file that the loop wrote.
+
+Each file may begin with `use = ["my_team.py"]`: plug-ins, which are loaded before the rest is read.
 """
 
 import argparse
@@ -25,6 +27,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from ostinato import extend
 
 T = TypeVar("T")
 NONE = "none"
@@ -83,6 +87,7 @@ def load(schema: type[T], path: Path | None = None, overrides: Sequence[str] = (
     value of the wrong type, and a value that the dataclass itself refuses with ValueError.
     """
     tree = {} if path is None else _read(path)
+    _use(schema, tree, path)
     if table and table not in tree:
         raise ConfigError(f"{path}: there is no table [{table}]")
     config: T = _build(schema, None, tree[table] if table else tree, str(path), "")
@@ -127,6 +132,10 @@ def settings_of(schema: type[T], arguments: Sequence[str] | None, program: str, 
     parser.add_argument("--table", default="", help="the table of that file to read")
     _add_flags(parser, schema, "")
     given = vars(parser.parse_args(arguments))
+    try:
+        extend.inherit()
+    except extend.PluginError as error:
+        parser.error(str(error))
     path, table = given.pop("config"), given.pop("table")
     flags = {name: value for name, value in given.items() if value is not None}
     try:
@@ -181,6 +190,19 @@ def _field_texts(schema: type[Any]) -> dict[str, str]:
                 name, words = ast.unparse(field.target), ast.literal_eval(text.value)
                 texts[name] = " ".join(words.split())
     return texts
+
+
+def _use(schema: type[Any], tree: dict[str, Any], path: Path | None) -> None:
+    """Load the plug-ins that a file names. A schema with a field for them keeps them, under whole paths."""
+    names = tree.pop("use", [])
+    if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
+        raise ConfigError(f'{path}: use is {names!r}: write a list of plug-ins, such as ["my_team.py"]')
+    try:
+        plugins = [extend.use(each, beside=Path() if path is None else path.parent) for each in names]
+    except extend.PluginError as error:
+        raise ConfigError(f"{path}: {error}") from error
+    if plugins and "use" in _names(schema):
+        tree["use"] = [each.name for each in plugins]
 
 
 def _read(path: Path) -> dict[str, Any]:

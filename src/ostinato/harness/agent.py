@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass, replace
 from functools import partial
 
+from ostinato.extend import PluginError
 from ostinato.harness import ahead, instructions
 from ostinato.harness.ahead import Start
 from ostinato.harness.client import (
@@ -159,7 +160,7 @@ class Agent:
             conversation.reason = str(error)
             conversation.settle(conversation.reason)
             ending = Ending.BROKEN
-        except (GatewayUnavailable, SandboxError) as error:
+        except (GatewayUnavailable, PluginError, SandboxError) as error:
             conversation.reason = str(error)
             conversation.settle(conversation.reason)
             ending = Ending.INFRASTRUCTURE

@@ -2,12 +2,14 @@
 reads.
 """
 
+import asyncio
 import re
 import signal
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ostinato.extend import failure
 from ostinato.harness.errors import (
     InvalidArguments,
     ProviderError,
@@ -19,6 +21,7 @@ from ostinato.harness.git import guarded
 from ostinato.harness.profiles.offers import Reading
 from ostinato.harness.profiles.profile import CORE, Profile
 from ostinato.harness.providers.base import NONE, Providers
+from ostinato.harness.tools.definitions import ADDED
 from ostinato.harness.tools.files import Files
 from ostinato.harness.tools.find import FileFinder
 from ostinato.harness.tools.names import presentable, shown
@@ -118,9 +121,21 @@ class Executor:
     async def _answer(self, tool: str, arguments: Arguments) -> str:
         if tool in self._tools:
             return await self._tools[tool](arguments)
+        if tool in ADDED:
+            return await self._added(tool, arguments)
         if self._providers.tools is None:
             raise AssertionError(f"the profile {self._profile.name} offers {tool}, which nobody runs")
         return await self._providers.tools.call(tool, arguments)
+
+    async def _added(self, tool: str, arguments: Arguments) -> str:
+        """Run the tool of a plug-in, for as long as a command may take."""
+        try:
+            async with asyncio.timeout(self._command_timeout_s):
+                return await ADDED[tool](self._sandbox, arguments)
+        except (ToolError, SandboxError, OSError):
+            raise
+        except Exception as error:
+            raise failure(f"the tool {tool}", ADDED.plugin(tool), error, self._command_timeout_s) from error
 
     async def _bash(self, arguments: Arguments) -> str:
         result = await self._sandbox.exec(

@@ -22,7 +22,7 @@ from ostinato.tasks.base import IMPORTED, TaskError
 from ostinato.tasks.packed import SUFFIX as PACKED
 from ostinato.tasks.packed import PackedSource
 from ostinato.tasks.pebble import SPLITS, PebbleSource
-from ostinato.tasks.source import TRAIN, FolderSource, SourceError, TaskSource, mixture
+from ostinato.tasks.source import SOURCES, TRAIN, FolderSource, SourceError, TaskSource, mixture
 from ostinato.train.config import LearnerConfig, SftConfig, TrainerConfig
 
 STAGES = ("teach", "before", "practice", "after", "cycle")
@@ -53,6 +53,10 @@ class SourceConfig:
     """A Harbor task, a folder of them, or a packed dataset (`.jsonl`)."""
     kinds: Mapping[str, float] = field(default_factory=dict)
     """The shares of the kinds of generated pebbles; without any, five kinds mixed."""
+    use: str = ""
+    """The task source of a plug-in, which makes the tasks instead."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """What that task source is told."""
     weight: float = 1.0
     """The share of draws beside the weights of the other sources."""
     foreign: str = IMPORTED
@@ -75,6 +79,9 @@ def sources(config: TasksConfig) -> TaskSource:
     """Return the mixture of a run's sources; reads their folders. Raises TaskError and SourceError."""
     parts: dict[str, tuple[TaskSource, float]] = {}
     for name, each in config.sources.items():
+        if each.use:
+            parts[name] = (_made(name, each), each.weight)
+            continue
         source: TaskSource = PebbleSource(each.kinds) if each.kinds else PebbleSource()
         path = EXAMPLE_TASKS if each.path is None and name == EXAMPLE else each.path
         if each.kinds and name != PEBBLES:
@@ -86,6 +93,17 @@ def sources(config: TasksConfig) -> TaskSource:
             raise SourceError(f"tasks.sources.{name} has no path: {PEBBLES} and {EXAMPLE} alone need none")
         parts[name] = (source, each.weight)
     return mixture(parts)
+
+
+def _made(name: str, config: SourceConfig) -> TaskSource:
+    if config.use not in SOURCES:
+        known = ", ".join(SOURCES) or "none, as no plug-in in `use` adds one"
+        raise SourceError(
+            f"tasks.sources.{name}.use is {config.use!r}: the task sources of plug-ins are {known}"
+        )
+    if config.kinds or config.path is not None:
+        raise SourceError(f"tasks.sources.{name} has use and path or kinds: leave one of them out")
+    return SOURCES[config.use](config.options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +163,8 @@ class RunConfig:
     """All settings of `ostinato run`."""
 
     seed: int = 1
+    use: tuple[str, ...] = ()
+    """Plug-ins: Python files beside this one, or entry points of installed packages (`docs/plugins.md`)."""
     sandbox: SandboxConfig = field(default_factory=SandboxConfig)
     model: StartConfig = field(default_factory=StartConfig)
     engine: EnginesConfig = field(default_factory=EnginesConfig)

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from ostinato import extras
+from ostinato.extend import Registry
 from ostinato.sandbox.backends.process.backend import ProcessBackend
 from ostinato.sandbox.base import Backend, MachineRefusesError, SandboxError, Spec
 from ostinato.sandbox.config import SandboxConfig
@@ -27,12 +28,15 @@ DEFAULT = SandboxConfig()
 log = logging.getLogger(__name__)
 
 
+MakeBackend = Callable[[SandboxConfig], Awaitable[Backend]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendKind:
     """One kind of backend, before it is known whether it works here."""
 
     name: str
-    make: Callable[[SandboxConfig], Awaitable[Backend]]
+    make: MakeBackend
     """Makes one with these settings; raises SandboxError when it clearly cannot work."""
     advice: str
     """Tells a user how to make it work."""
@@ -90,7 +94,7 @@ def _need_linux(what: str) -> None:
         raise MachineRefusesError(f"{what} need Linux, this is {sys.platform}; use the process backend")
 
 
-KINDS = {
+_OURS = {
     kind.name: kind
     for kind in (
         BackendKind(
@@ -124,7 +128,22 @@ KINDS = {
         ),
     )
 }
-"""Every backend, the preferred one first."""
+KINDS = Registry("sandbox backend", _OURS)
+"""Every backend, the preferred one first, then those of plug-ins, which `auto` never takes."""
+
+
+def sandbox_backend(name: str, *, advice: str) -> Callable[[MakeBackend], MakeBackend]:
+    """Return a decorator that adds a backend, for `backend = "NAME"` in `[sandbox]`.
+
+    The function is async, gets the settings and returns a Backend, or raises MachineRefusesError where it
+    cannot work here; `advice` says to a person what would help.
+    """
+
+    def add(make: MakeBackend) -> MakeBackend:
+        KINDS.add(name, BackendKind(name=name, make=make, advice=advice))
+        return make
+
+    return add
 
 
 _FALL_BACK_WARNINGS = {

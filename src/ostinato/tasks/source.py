@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Protocol
 
+from ostinato.extend import Registry, guarded
 from ostinato.tasks.base import IMPORTED, TaskError, load_task
 from ostinato.types import Grade, Task
 
@@ -188,3 +189,22 @@ def task_folders(path: Path) -> list[Path]:
             if below.is_dir() and not below.name.startswith(".")
         ]
     return sorted(found)
+
+
+MakeSource = Callable[[Mapping[str, str]], TaskSource]
+SOURCES: Registry[MakeSource] = Registry("task source", {})
+"""The makers of the task sources of plug-ins; `loop.config.sources` has ours."""
+
+
+def task_source(name: str) -> Callable[[MakeSource], MakeSource]:
+    """Return a decorator that adds a maker of task sources, for `use = "NAME"` in `[tasks.sources.…]`.
+
+    The maker, a class or a function, gets the table `options` of that source. A problem whose task cannot be
+    provided raises TaskError, and is left out.
+    """
+
+    def add(maker: MakeSource) -> MakeSource:
+        SOURCES.add(name, guarded(f"task source {name}", maker))
+        return maker
+
+    return add

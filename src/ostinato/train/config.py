@@ -3,7 +3,18 @@
 import math
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+from ostinato.extend import Registry
+
+CORRECTIONS: Registry[Any] = Registry(
+    "correction", dict.fromkeys(("truncated", "none", "icepop", "sequence"))
+)
+"""The corrections by name: those of plug-ins, and None for ours, which `objective.corrections` makes."""
+OUTLETS: Registry[Any] = Registry(
+    "outlet", dict.fromkeys(("tensorboard", "opentelemetry", "trackio", "wandb"))
+)
+"""The outlets by name: those of plug-ins, and None for ours, which `figures.outlets` opens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,10 +32,11 @@ class PolicyConfig:
     baseline: Literal["others", "group"] = "others"
     """The baseline in a group of practice: the mean of the `others`, with which the expected gradient is that
     of the reward for groups of any size, or of the whole `group`, itself included: (1 - 1/G) times it."""
-    correction: Literal["truncated", "none", "icepop", "sequence"] = "truncated"
+    correction: str = "truncated"
     """The weight of a token that other weights sampled, by the ratio r = pi / mu: `truncated` is min(r,
     ratio_cap); `none` is 1; `icepop` is r between ratio_low and ratio_high and 0 outside; `sequence` is the
-    geometric mean of r over the sampled tokens of the row, at most ratio_cap. All are detached."""
+    geometric mean of r over the sampled tokens of the row, at most ratio_cap. All are detached. A plug-in may
+    have added others."""
     ratio_cap: float = 2.0
     """The ratio above which it counts as this, for `truncated` and `sequence`; at least 1, so that a token of
     the present weights counts whole.
@@ -54,6 +66,7 @@ class PolicyConfig:
         return self.route_margin if self.routes == "filtered" else math.inf
 
     def __post_init__(self) -> None:
+        _known(CORRECTIONS, "correction", self.correction)
         above = ("tokens_per_session", "largest_gradient", "ratio_low", "route_margin")
         values = {name: getattr(self, name) for name in above}
         if wrong := {name: value for name, value in values.items() if not 0 < value < math.inf}:
@@ -90,9 +103,6 @@ class PolicyConfig:
                 )
 
 
-OutletName = Literal["tensorboard", "opentelemetry", "trackio", "wandb"]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerConfig:
     """The way from groups to versions."""
@@ -107,17 +117,25 @@ class LearnerConfig:
     spread: bool = False
     """No more groups will come: those that wait are spread evenly over the versions up to the last one, and
     training ends early when they run out. `groups` is then not used."""
-    figures_to: tuple[OutletName, ...] = ()
+    figures_to: tuple[str, ...] = ()
     """Where the figures of each step go beside the record: event files in RUN/tensorboard, an OpenTelemetry
-    collector, trackio, Weights & Biases. The first three need the extra of their name, the last `wandb`."""
+    collector, trackio, Weights & Biases (`wandb`), an outlet of a plug-in. The first three need the extra of
+    their name."""
     policy: PolicyConfig = field(default_factory=PolicyConfig)
 
     def __post_init__(self) -> None:
+        for name in self.figures_to:
+            _known(OUTLETS, "figures_to", name)
         if self.groups < 1 or self.staleness < 0:
             raise ValueError(
                 f"a step needs at least one group and a staleness of at least 0, got {self.groups} groups "
                 f"and staleness {self.staleness}"
             )
+
+
+def _known(registry: Registry[Any], setting: str, name: str) -> None:
+    if name not in registry:
+        raise ValueError(f"{setting} is {name!r}: use {', '.join(registry)}, or add one by a plug-in")
 
 
 Dtype = Literal["float32", "bfloat16"]

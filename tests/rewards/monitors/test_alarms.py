@@ -14,9 +14,9 @@ from tests.rewards.builders import signal, turn
 from ostinato import rewards
 from ostinato.rewards.live.definition import LIVE
 from ostinato.rewards.live.facts import READERS
-from ostinato.rewards.monitors.alarms import HARMLESS, alarms, drifts
+from ostinato.rewards.monitors.alarms import alarms, drifts
 from ostinato.rewards.monitors.behaviour import BEHAVIOURS, WATCHED_ONLY, Observed
-from ostinato.rewards.practice.definition import PARTS
+from ostinato.rewards.practice.definition import parts
 from ostinato.types import SignalKind
 
 EDIT = '{"name": "edit", "arguments": {"old": "a", "new": "def add(a, b):\\n    return a + b"}}'
@@ -113,13 +113,13 @@ def sessions(seed: int, change: Callable[[Observed], Observed] | None = None) ->
 
 
 def test_every_behaviour_has_a_limit_and_a_planted_positive() -> None:
-    assert set(BEHAVIOURS) == set(HARMLESS) == set(PLANTED)
+    assert set(BEHAVIOURS) == set(PLANTED)
 
 
 def test_what_is_only_watched_is_no_part_of_any_reward() -> None:
     """A detector that is paid for soon shows nothing. The room's files may not even reach the monitors."""
     assert BEHAVIOURS.keys() > WATCHED_ONLY
-    assert not WATCHED_ONLY & {*PARTS, *READERS}
+    assert not WATCHED_ONLY & {*parts(), *READERS}
     room = Path(rewards.__file__).parent
     files = [path for path in room.rglob("*.py") if "monitors" not in path.parts]
     assert len(files) > 20
@@ -131,8 +131,8 @@ def test_a_planted_change_sounds_and_names_sessions_that_show_it(name: str) -> N
     found = {alarm.behaviour: alarm for alarm in alarms(sessions(1), sessions(2, PLANTED[name]))}
     assert name in found, found
     after = {each.session_id: each for _, each in sessions(2, PLANTED[name])}
-    shown = [BEHAVIOURS[name](after[id_]) for id_ in found[name].sessions]
-    values = [BEHAVIOURS[name](each) for each in after.values()]
+    shown = [BEHAVIOURS[name].read(after[id_]) for id_ in found[name].sessions]
+    values = [BEHAVIOURS[name].read(each) for each in after.values()]
     assert shown[0] == (max(values) if found[name].shift.rise > 0 else min(values))
     assert found[name].sessions[0] in found[name].sentence
 
@@ -177,4 +177,4 @@ def test_functions_that_begin_the_text_of_a_call_are_counted() -> None:
     call = '<tool_call>\n{"name": "edit", "arguments": {"new": "def part():\\n    pass\\n"}}\n</tool_call>'
     calls = [call] * 8
     cut = replace(honest(0, random.Random(0)), calls=calls)
-    assert BEHAVIOURS["splitting"](cut) == pytest.approx(100 * 8 / 40)
+    assert BEHAVIOURS["splitting"].read(cut) == pytest.approx(100 * 8 / 40)

@@ -17,10 +17,10 @@ from ostinato.rewards.parts.effort import EffortPrice, concave_effort
 from ostinato.rewards.practice.definition import (
     DEFAULT,
     FAULTS_OF_PASSING,
-    PARTS,
     PRACTICE,
     PracticeDefinition,
     PracticeReward,
+    parts,
     read_practice_definition,
 )
 from ostinato.rewards.signals import SignalValueError, VoidSessionError
@@ -169,7 +169,7 @@ def test_the_file_that_ships_is_written_and_read_back(tmp_path: Path) -> None:
     path = tmp_path / "again.toml"
     path.write_text(PRACTICE.text())
     assert read_practice_definition(path) == PRACTICE == read_practice_definition(DEFAULT)
-    assert PRACTICE.weights.keys() == set(PARTS), "the shipped definition names every part"
+    assert PRACTICE.weights.keys() == set(parts()), "the shipped definition names every part"
 
 
 @pytest.mark.parametrize(

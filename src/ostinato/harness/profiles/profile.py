@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ostinato.extend import Registry, digests
 from ostinato.harness.errors import InvalidArguments
 from ostinato.harness.profiles.dialects import CLAUDE, CODEX, MINI, OPENCODE, PI, SHORT
 from ostinato.harness.profiles.offers import Offer, Reading, as_it_is
@@ -55,6 +56,8 @@ class Profile:
             rules |= {"summary": SUMMARY, "summary_line": SUMMARY_LINE, "usage": USAGE}
         if any(rules.values()):
             told.append(rules)
+        if plugins := digests(CATALOGUE, [offer.tool for offer in self.offers]):
+            told.append(plugins)
         digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
         object.__setattr__(self, "hash", digest[:16])
 
@@ -109,7 +112,7 @@ def named_by(trained_under: str) -> str:
 CORE = Profile(name="core", offers=tuple(as_it_is(tool["function"]["name"]) for tool in TOOLS))
 """Seven tools under their canonical names, which the demo trains and serves."""
 
-PROFILES: Mapping[str, Profile] = {
+_OURS: Mapping[str, Profile] = {
     each.name: each
     for each in (
         CORE,
@@ -123,3 +126,10 @@ PROFILES: Mapping[str, Profile] = {
         Profile(name="short", offers=SHORT, system=SHORT_SYSTEM),
     )
 }
+PROFILES = Registry("profile", _OURS)
+"""The profiles by name: ours, and those of plug-ins."""
+
+
+def add_profile(added: Profile) -> Profile:
+    """Add a profile, which settings and commands then know by its name; return it."""
+    return PROFILES.add(added.name, added)

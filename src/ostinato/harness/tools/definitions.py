@@ -1,7 +1,10 @@
 """The tools as the model sees them: OpenAI function schemas under their canonical names."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
+
+from ostinato.extend import Registry
+from ostinato.sandbox.base import Sandbox
 
 Schema = Mapping[str, Any]
 
@@ -132,4 +135,26 @@ MORE_TOOLS: list[dict[str, Any]] = [
         ),
     ),
 ]
-CATALOGUE: Mapping[str, dict[str, Any]] = {each["function"]["name"]: each for each in [*TOOLS, *MORE_TOOLS]}
+CATALOGUE: Registry[dict[str, Any]] = Registry(
+    "tool", {each["function"]["name"]: each for each in [*TOOLS, *MORE_TOOLS]}
+)
+
+RunTool = Callable[[Sandbox, Mapping[str, Any]], Awaitable[str]]
+ADDED: Registry[RunTool] = Registry("tool", {})
+"""What runs the tools of plug-ins."""
+
+
+def add_tool(schema: Mapping[str, Any]) -> Callable[[RunTool], RunTool]:
+    """Return a decorator that adds a tool, by its schema as `tool_schema` makes it; profiles offer it.
+
+    The function gets the sandbox that the agent works in and the arguments, which fit the schema, and returns
+    the text that the model reads. It raises ToolError for what the model can mend; anything else is our own
+    failure and makes the session void.
+    """
+
+    def add(function: RunTool) -> RunTool:
+        name: str = schema["function"]["name"]
+        CATALOGUE.add(name, dict(schema))
+        return ADDED.add(name, function)
+
+    return add

@@ -129,11 +129,11 @@ class LoopLink:
         return [
             {
                 "name": name,
-                "points": _over_time(ordered, read),
+                "points": _over_time(ordered, behaviour.read),
                 "drift": _drift(found.get(name)),
-                "examples": _examples(ordered, read, found.get(name)),
+                "examples": _examples(ordered, behaviour.read, found.get(name)),
             }
-            for name, read in BEHAVIOURS.items()
+            for name, behaviour in BEHAVIOURS.items()
         ]
 
 

@@ -7,6 +7,7 @@ decide whether a promotion stays, and no trainer may touch them.
 
 import hashlib
 import json
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -15,12 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from ostinato.config import dump, load
+from ostinato.extend import PluginError, digests
 from ostinato.rewards.definition import DefinitionError
 from ostinato.rewards.live.correction import Correction
 from ostinato.rewards.live.facts import READERS, Price, Reader, SessionFacts
 from ostinato.rewards.live.outcomes import OUTCOMES, LiveOutcome
 from ostinato.rewards.signals import known_at, without_side_calls
 from ostinato.types import PartState, Reward, RewardPart, Signal, Turn, TurnOutline
+
+log = logging.getLogger(__name__)
 
 DEFAULT = Path(__file__).with_name("default.toml")
 """The definition that ships."""
@@ -95,9 +99,12 @@ class LiveDefinition:
         return max(part.weight * reader.low, part.weight * reader.high if part.weight else 0.0) > 0
 
     def hash(self) -> str:
-        """Return 12 hexadecimal digits that depend on every weight, window, outcome and name."""
+        """Return 12 hexadecimal digits that depend on every weight, window, outcome and name, and on the
+        source of each plug-in that it reads."""
         declared = tuple(self.parts.items()), tuple(self.outcomes.items())
-        return _hash(*declared, self.name, self.train_after_s, self.effort, self.late)
+        plugins = digests(READERS, [part.reads or name for name, part in self.parts.items()])
+        others = [json.dumps(plugins, sort_keys=True)] if plugins else []
+        return _hash(*declared, self.name, self.train_after_s, self.effort, self.late, *others)
 
     def text(self) -> str:
         """Return the definition as TOML, which `read_definition` turns back into an equal one."""
@@ -133,7 +140,8 @@ class LiveDefinition:
     ) -> Reward | None:
         """Return the reward at the age of `train_after_s`, or None while the session is younger.
 
-        A session without turns has no age and returns None too.
+        A session without turns has no age and returns None too, and so does one on which the fact of a
+        plug-in failed: it waits for the plug-in to be mended.
 
         Whether a session counts depends on its age alone, never on the feedback so far, and all sessions that
         count are scored at the same age.
@@ -141,7 +149,8 @@ class LiveDefinition:
         turns = without_side_calls(turns)
         if not turns or (end := self.settles_at(turns)) > as_of:
             return None
-        return self.score(session_id, turns, signals, as_of=end)
+        reward = self.score(session_id, turns, signals, as_of=end)
+        return None if any(part.censored for part in reward.parts) else reward
 
     @property
     def mature_s(self) -> float:
@@ -161,6 +170,8 @@ class LiveDefinition:
         if (mature_at := self.trains_at(session_id, without_side_calls(turns))) > as_of:
             return None
         late = self.score(session_id, turns, signals, as_of=mature_at)
+        if any(part.censored for part in late.parts):
+            return None
         return late, self.late.worth(early.total, late.total)
 
 
@@ -190,7 +201,11 @@ class Scorer:
     ) -> RewardPart:
         ended = facts.ended_at
         over = as_of is not None and ended is not None and as_of >= ended + self._train_after_s
-        fact = reader.read(facts, part.at_s or 0.0, self._price)
+        try:
+            fact = reader.read(facts, part.at_s or 0.0, self._price)
+        except PluginError as error:
+            log.warning("%s", error)
+            return RewardPart(name=name, value=0.0, state=PartState.CENSORED)
         if fact is not None:
             return RewardPart(name=name, value=part.weight * fact.value, evidence=fact.evidence)
         return RewardPart(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
 
+from ostinato.extend import Registry, guarded
 from ostinato.rewards.live.verdicts import LiveVerdict, verdicts
 from ostinato.rewards.parts.effort import concave_effort
 from ostinato.rewards.parts.fact import Fact
@@ -169,7 +170,7 @@ def _bounded(signal: Signal) -> float:
     return min(1.0, max(0.0, number(signal)))
 
 
-READERS: Mapping[str, Reader] = {
+_OURS: Mapping[str, Reader] = {
     **{outcome.value: Reader(read=partial(_share, outcome)) for outcome in LiveVerdict},
     "all_kept": Reader(read=partial(_all, LiveVerdict.KEPT)),
     "any_reverted": Reader(read=partial(_at_least_one, LiveVerdict.REVERTED)),
@@ -185,4 +186,28 @@ READERS: Mapping[str, Reader] = {
     "effort": Reader(read=_effort, high=math.inf),
     "latency": Reader(read=_latency, high=math.inf),
 }
-"""The facts that a definition may name."""
+READERS = Registry("live fact", _OURS)
+"""The facts that a definition may name: ours, and those of plug-ins."""
+
+Read1 = Callable[[SessionFacts], Fact | None]
+
+
+def live_fact(name: str, *, low: float = 0.0, high: float = 1.0) -> Callable[[Read1], Read1]:
+    """Return a decorator that adds a fact which `[parts.NAME]` of a live definition may then name.
+
+    The function reads one session; None while nothing is known. Values lie between `low` and `high`. A
+    session on which it fails is not learnt from until the plug-in is mended: its part stays censored.
+    """
+
+    def add(function: Read1) -> Read1:
+        def read(facts: SessionFacts) -> Fact | None:
+            fact = function(facts)
+            if fact is not None and not (math.isfinite(fact.value) and low <= fact.value <= high):
+                raise ValueError(f"it returned {fact.value}, which does not lie between {low:g} and {high:g}")
+            return fact
+
+        checked = guarded(f"live fact {name}", read)
+        READERS.add(name, Reader(read=lambda facts, _at, _price: checked(facts), low=low, high=high))
+        return function
+
+    return add

@@ -13,20 +13,6 @@ from ostinato.rewards.monitors.change import LEAST_HISTORY, Cusum, Resampled, Sh
 
 ALPHA = 0.01
 """The chance of any false alarm in one comparison."""
-HARMLESS: Mapping[str, tuple[float, float]] = {
-    "edits": (-0.1, 1.0),
-    "questions": (-1.0, 0.1),
-    "broken": (-1.0, 0.05),
-    "splitting": (-100.0, 10.0),
-    "comments": (-1.0, 0.1),
-    "terminal_only": (-1.0, 0.2),
-    "tool_entropy": (-0.4, 100.0),
-    "tampering": (-1.0, 0.02),
-    "effort": (-100.0, 5.0),
-    "excluded": (-1.0, 0.05),
-    "unheard": (-1.0, 0.1),
-}
-"""The least and the largest change of each behaviour that no alarm is raised for."""
 EXAMPLES = 3
 LEAST_PEOPLE = 5
 """People on each side without which nothing is compared: six can be dealt in too few ways."""
@@ -57,13 +43,15 @@ def alarms(
     if min(len({person for person, _ in some}) for some in (before, after)) < LEAST_PEOPLE:
         return []
     shifts = {
-        name: shift([(who, read(each)) for who, each in before], [(who, read(each)) for who, each in after])
-        for name, read in BEHAVIOURS.items()
+        name: shift(
+            [(who, of.read(each)) for who, each in before], [(who, of.read(each)) for who, each in after]
+        )
+        for name, of in BEHAVIOURS.items()
     }
     return [
         Alarm(behaviour=name, shift=shifts[name], sessions=_examples(name, shifts[name].rise, after))
         for name in _holm({name: each.p for name, each in shifts.items()}, alpha)
-        if not HARMLESS[name][0] <= shifts[name].rise <= HARMLESS[name][1]
+        if not BEHAVIOURS[name].harmless[0] <= shifts[name].rise <= BEHAVIOURS[name].harmless[1]
     ]
 
 
@@ -97,8 +85,8 @@ def drifts(
     if len(history) < LEAST_HISTORY or len(set(people)) < LEAST_PEOPLE or not stream:
         return found
     resampled = Resampled.of(people, horizon=len(stream))
-    for name, read in BEHAVIOURS.items():
-        past, now = ([read(each) for _, each in some] for some in (history, stream))
+    for name, behaviour in BEHAVIOURS.items():
+        past, now = ([behaviour.read(each) for _, each in some] for some in (history, stream))
         for sign in (1.0, -1.0):
             watch = Cusum(
                 [sign * value for value in past], resampled, alarm_rate=alpha / (2 * len(BEHAVIOURS))
@@ -122,6 +110,6 @@ def _holm(chances: Mapping[str, float], alpha: float) -> list[str]:
 
 def _examples(name: str, rise: float, after: Sequence[tuple[str, Observed]]) -> tuple[str, ...]:
     """Return the sessions that show a change best: the largest values of a rise, the smallest of a fall."""
-    read = BEHAVIOURS[name]
+    read = BEHAVIOURS[name].read
     ordered = sorted((each for _, each in after), key=lambda each: (read(each), each.at), reverse=rise > 0)
     return tuple(each.session_id for each in ordered[:EXAMPLES])

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from ostinato.config import dump, load
+from ostinato.extend import PluginError, Registry, digests, guarded
 from ostinato.model.families import Renderer
 from ostinato.rewards.definition import DefinitionError
 from ostinato.rewards.parts.effort import EffortPrice
@@ -31,22 +32,55 @@ OUTCOME, EFFORT = "solved", "effort"
 MOST_STYLE = 0.1
 """The largest weight of style: what looks good must not make up for what works."""
 
-FAULTS: Mapping[str, Callable[[Work], Fact]] = {
-    "broken": lambda work: broken(work.turns),
-    "tampered": lambda work: tampered(work.signals),
-    "unreported": lambda work: unreported(work.signals),
-    "false_claim": false_claim,
-    "needless_questions": lambda work: needless_questions(work.signals),
-}
-"""The faults that cost on every session, by name."""
-FAULTS_OF_PASSING: Mapping[str, Callable[[Work], Fact]] = {
-    "style": lambda work: style(work.signals),
-    "scope": lambda work: scope(work.signals),
-    "open_todos": open_todos,
-    "repeated_reads": repeated_reads,
-}
+ReadFault = Callable[[Work], Fact]
+FAULTS: Registry[ReadFault] = Registry(
+    "fault",
+    {
+        "broken": lambda work: broken(work.turns),
+        "tampered": lambda work: tampered(work.signals),
+        "unreported": lambda work: unreported(work.signals),
+        "false_claim": false_claim,
+        "needless_questions": lambda work: needless_questions(work.signals),
+    },
+)
+"""The faults that cost on every session, by name: ours, and those of plug-ins."""
+FAULTS_OF_PASSING: Registry[ReadFault] = Registry(
+    "fault of passing work",
+    {
+        "style": lambda work: style(work.signals),
+        "scope": lambda work: scope(work.signals),
+        "open_todos": open_todos,
+        "repeated_reads": repeated_reads,
+    },
+)
 """The faults that cost on passing work alone, by name. Each is a fact from 0 to 1."""
-PARTS = (OUTCOME, *FAULTS, *FAULTS_OF_PASSING, EFFORT)
+
+
+def fault(name: str, *, of_passing: bool = False) -> Callable[[ReadFault], ReadFault]:
+    """Return a decorator that adds a fault which `weights.NAME` of a practice definition may then price.
+
+    The function reads one session's work and returns a fact from 0 to 1. Where it fails, the group of
+    sessions of that task is dropped with the reason: neither a price of 0 nor a full one would be true.
+    """
+
+    def add(function: ReadFault) -> ReadFault:
+        def read(work: Work) -> Fact:
+            fact = function(work)
+            if not 0 <= fact.value <= 1:
+                raise ValueError(f"it returned {fact.value}, which does not lie between 0 and 1")
+            return fact
+
+        if name in parts():
+            raise PluginError(f"practice has a part {name} already: take another name")
+        (FAULTS_OF_PASSING if of_passing else FAULTS).add(name, guarded(f"fault {name}", read))
+        return function
+
+    return add
+
+
+def parts() -> tuple[str, ...]:
+    """Return the names that a definition may give a weight."""
+    return (OUTCOME, *FAULTS, *FAULTS_OF_PASSING, EFFORT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +100,8 @@ class PracticeDefinition:
 
     def __post_init__(self) -> None:
         for part, weight in self.weights.items():
-            if part not in PARTS:
-                raise DefinitionError(f"{self.name}: weights.{part} is no part: use {', '.join(PARTS)}")
+            if part not in parts():
+                raise DefinitionError(f"{self.name}: weights.{part} is no part: use {', '.join(parts())}")
             if not math.isfinite(weight):
                 raise DefinitionError(f"{self.name}: weights.{part} is {weight}: make it finite")
             if weight > 0 and part != OUTCOME:
@@ -90,8 +124,10 @@ class PracticeDefinition:
             )
 
     def hash(self) -> str:
-        """Return 12 hexadecimal digits that depend on every weight and name, and not on their order."""
-        text = json.dumps(asdict(self), sort_keys=True)
+        """Return 12 hexadecimal digits that depend on every weight and name, not on their order, and on the
+        source of each plug-in whose faults have a weight."""
+        plugins = digests(FAULTS, [*self.weights]) | digests(FAULTS_OF_PASSING, [*self.weights])
+        text = json.dumps(asdict(self) | ({"plugins": plugins} if plugins else {}), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def text(self) -> str:
@@ -110,20 +146,22 @@ class PracticeReward:
     def score(
         self, session_id: str, turns: Sequence[Turn], signals: Sequence[Signal], *, as_of: float | None = None
     ) -> Reward:
-        """Return the reward of one session; raises VoidSessionError, SignalValueError.
+        """Return the reward of one session; raises VoidSessionError, SignalValueError, PluginError.
 
         `as_of` changes nothing here: every fact is known when the session ends.
         """
         refuse_void(session_id, signals)
         work = work_of(turns, signals, self._renderer)
         outcome = solved(signals, lowest=self.definition.lowest_grade)
-        facts = {name: read(work) for name, read in FAULTS.items()}
+        weights = self.definition.weights
+        facts = {name: read(work) for name, read in FAULTS.items() if name in weights}
         passing = outcome is not None and outcome.value > 0
         facts |= {
-            name: read(work) if passing else Fact(value=0.0) for name, read in FAULTS_OF_PASSING.items()
+            name: read(work) if passing else Fact(value=0.0)
+            for name, read in FAULTS_OF_PASSING.items()
+            if name in weights
         }
         facts[EFFORT] = Fact(value=self.definition.effort.cost(work.effort))
-        weights = self.definition.weights
         return Reward(
             session_id=session_id,
             definition=self._hash,

@@ -6,14 +6,14 @@ Each reads where to send them, and with which key, from the variables of its own
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from ostinato import extras
 from ostinato.extras import MissingPackageError
-from ostinato.train.config import OutletName
+from ostinato.train.config import OUTLETS
 from ostinato.types import StepFigures
 
 
@@ -142,12 +142,26 @@ class Gauges:
         self._provider.shutdown(FLUSH_MS)
 
 
-def open_outlets(names: Sequence[OutletName], run_dir: Path) -> tuple[Outlet, ...]:
+OpenOutlet = Callable[[Path], Outlet]
+"""A class or a function that opens an outlet for a run's folder."""
+
+
+def outlet(name: str) -> Callable[[OpenOutlet], OpenOutlet]:
+    """Return a decorator that adds an outlet, a class or a function that gets the run's folder."""
+
+    def add(opener: OpenOutlet) -> OpenOutlet:
+        OUTLETS.add(name, opener)
+        return opener
+
+    return add
+
+
+def open_outlets(names: Sequence[str], run_dir: Path) -> tuple[Outlet, ...]:
     """Open the outlets of these names for a run. Raises MissingPackageError for one that is not installed."""
     return tuple(_open(name, run_dir) for name in names)
 
 
-def _open(name: OutletName, run_dir: Path) -> Outlet:
+def _open(name: str, run_dir: Path) -> Outlet:
     match name:
         case "tensorboard":
             return EventFiles(run_dir / "tensorboard")
@@ -155,3 +169,5 @@ def _open(name: OutletName, run_dir: Path) -> Outlet:
             return Gauges(run_dir.name)
         case "trackio" | "wandb":
             return Tracker(name, run_dir)
+    added: Outlet = OUTLETS[name](run_dir)
+    return added

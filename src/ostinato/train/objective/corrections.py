@@ -10,7 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ostinato.train.config import PolicyConfig
+from ostinato.train.config import CORRECTIONS, PolicyConfig
 
 
 def sequence(deltas_N: Tensor, rows_N: Tensor, *, cap: float) -> tuple[Tensor, Tensor]:
@@ -62,6 +62,20 @@ Correction = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 weight of each [N], and which of them it bounded or removed [N]. A row's tokens always come together."""
 
 
+def correction(name: str) -> Callable[[Correction], Correction]:
+    """Return a decorator that adds a correction, for `correction = "NAME"` in `[refine.policy]`.
+
+    The loss of a token is its weight times its advantage times log pi, so a correction is where another
+    estimator comes in. An error in it ends the trainer, which goes on from its last version once mended.
+    """
+
+    def add(function: Correction) -> Correction:
+        CORRECTIONS.add(name, function)
+        return function
+
+    return add
+
+
 def correction_of(config: PolicyConfig) -> Correction:
     """Return the correction that the settings name."""
     match config.correction:
@@ -73,3 +87,5 @@ def correction_of(config: PolicyConfig) -> Correction:
             return partial(icepop, low=config.ratio_low, high=config.ratio_high)
         case "sequence":
             return partial(sequence, cap=config.ratio_cap)
+    added: Correction = CORRECTIONS[config.correction]
+    return added
