@@ -20,7 +20,7 @@ ROOMS = {
     "rewards.parts.fact": ("Fact",),
     "rewards.parts.work": ("Work",),
     "rewards.practice.definition": ("fault",),
-    "sandbox.base": ("Backend", "MachineRefusesError", "Sandbox", "SandboxError"),
+    "sandbox.base": ("Backend", "MachineRefusesError", "Sandbox", "SandboxError", "Spec"),
     "sandbox.choose": ("choose_backend", "sandbox_backend"),
     "sandbox.config": ("SandboxConfig",),
     "store": ("Store",),
@@ -28,7 +28,7 @@ ROOMS = {
     "tasks.source": ("Problem", "TaskSource", "task_source"),
     "train.figures.outlets": ("outlet",),
     "train.objective.corrections": ("correction",),
-    "types": ("Reward", "Session", "Signal", "SignalKind", "Task", "Turn"),
+    "types": ("Reward", "Session", "Signal", "SignalKind", "StepFigures", "Task", "Turn"),
 }
 """The public names by the room that has them. What is not here may change from one version to the next."""
 _ROOM_OF = {name: room for room, names in ROOMS.items() for name in names}

@@ -36,6 +36,9 @@ from ostinato.sandbox.base import (
 from ostinato.sandbox.base import (
     SandboxError as SandboxError,
 )
+from ostinato.sandbox.base import (
+    Spec as Spec,
+)
 from ostinato.sandbox.choose import choose_backend as choose_backend
 from ostinato.sandbox.choose import sandbox_backend as sandbox_backend
 from ostinato.sandbox.config import SandboxConfig as SandboxConfig
@@ -58,6 +61,9 @@ from ostinato.types import (
 )
 from ostinato.types import (
     SignalKind as SignalKind,
+)
+from ostinato.types import (
+    StepFigures as StepFigures,
 )
 from ostinato.types import (
     Task as Task,

@@ -145,7 +145,7 @@ def use(name: str, *, beside: Path = Path()) -> Plugin:
     except BaseException as error:
         for registry in _registries:
             registry._forget(plugin)
-        if isinstance(error, PluginError) or not isinstance(error, Exception | _OverdueError):
+        if isinstance(error, KeyboardInterrupt | PluginError):
             raise
         raise failure("the plug-in", plugin, error, LOAD_S) from error
     finally:
@@ -175,7 +175,7 @@ def guarded(what: str, function: Callable[P, T]) -> Callable[P, T]:
         try:
             with _within(CALL_S):
                 return function(*words, **named)
-        except (Exception, _OverdueError) as error:
+        except (Exception, SystemExit, _OverdueError) as error:
             raise failure(f"the {what}", plugin, error, CALL_S) from error
 
     return call

@@ -20,6 +20,8 @@ SMALL = (
     "practice.ready_ahead=2",
     "refine.versions=2",
     "refine.groups=2",
+    'refine.policy.correction="one_sided"',
+    'refine.figures_to=["lines"]',
     "bench.passes=1",
     "bench.claim=the circle turns",
     "live.developers=2",
@@ -43,7 +45,11 @@ def test_a_tiny_llama_is_taught_practises_is_measured_and_judged(tmp_path: Path)
     file = tmp_path / "llama.toml"
     made = ostinato("init", str(file), "--model", str(checkpoint(tmp_path / "llama", "Llama")))
     assert made.returncode == 0, made.stderr
+    examples = Path(__file__).parents[2] / "examples"
+    plugins = [str(examples / name) for name in ("correction.py", "live_fact.py", "outlet.py")]
+    file.write_text(f"use = {json.dumps(plugins)}\n{file.read_text()}")
     folder, settings = tmp_path / "run", [word for setting in SMALL for word in ("--set", setting)]
+    settings += ["--set", f"live.reward='{examples / 'live_fact.toml'}'"]
     done = ostinato("run", str(file), "--directory", str(folder), "--json", *settings)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout.splitlines()[-1])
@@ -56,6 +62,9 @@ def test_a_tiny_llama_is_taught_practises_is_measured_and_judged(tmp_path: Path)
     assert (report["claim"]["number"], report["claim"]["tasks"]) == (1, 4)
     (cycle,) = report["cycles"]
     assert cycle["live"]["sessions"] == 2 and cycle["verdict"] in {"hold", "roll_back", "promote"}
+    assert len((folder / "learner-practice" / "figures.jsonl").read_text().splitlines()) == 2, (
+        "the outlet of a plug-in"
+    )
     assert (folder / "practice.png").exists() and (folder / "solved.png").exists()
 
 

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import aiohttp
 
+from ostinato.extend import INHERITED
 from ostinato.loop.placement.base import Place, PlacementError, ServiceCommand, ServicePlacement
 from ostinato.loop.placement.config import KINDS
 from ostinato.loop.placement.local import LocalPlacement
@@ -362,6 +363,8 @@ class Services:
 
     def _secrets(self, kind: str) -> dict[str, str]:
         secrets = {ENGINE_SECRET: self.secret} if kind in KNOWN_TO_ENGINES else {}
+        if INHERITED in os.environ:
+            secrets[INHERITED] = os.environ[INHERITED]
         if kind in USE_THE_RECORD and PASSWORD in os.environ:
             secrets[PASSWORD] = os.environ[PASSWORD]  # a node of a cluster has another environment
         if kind in USE_THE_OBJECTS:

@@ -1,0 +1,147 @@
+"""The examples of `docs/plugins.md`, each used from an empty folder, and the names that `ostinato` promises.
+
+Covers __init__.py and the doors of the rooms that it names.
+"""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ostinato
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+USES = {
+    "live_fact": """
+from ostinato.rewards.live.definition import LIVE, read_definition
+definition = read_definition(folder / "live_fact.toml")
+assert definition.hash() != replace(definition, parts={"kept": definition.parts["kept"]}).hash()
+green = [signal(SignalKind.COMMENT, "ci: red", 102.0), signal(SignalKind.COMMENT, "ci: green", 103.0)]
+parts = {part.name: part for part in definition.score("s", [turn()], green).parts}
+assert parts["ci_green"].value == 0.5 and parts["ci_green"].evidence == (green[-1].id,)
+""",
+    "fault": """
+from ostinato.rewards.practice.definition import PracticeReward, read_practice_definition
+reward = PracticeReward(read_practice_definition(folder / "fault.toml"), renderer())
+turns = session((call("bash", command="db 'SELECT * FROM t'"), ["1"]), ("done", []))
+scored = reward.score("s", turns, [signal(SignalKind.HIDDEN_TESTS)])
+assert {part.name: part.value for part in scored.parts}["select_star"] == -0.2
+""",
+    "monitor": """
+o.use(str(folder / "monitor.py"))
+from ostinato.rewards.monitors.behaviour import BEHAVIOURS
+wide, narrow = (o.Observed(session_id="s", arm="a", at=0.0, turns=(), signals=(), calls=[text])
+                for text in ("DELETE FROM t;", "DELETE FROM t WHERE id = 1;"))
+assert [BEHAVIOURS["sql_without_where"].read(each) for each in (wide, narrow)] == [1.0, 0.0]
+""",
+    "task_source": """
+o.use(str(folder / "task_source.py"))
+from ostinato.loop.config import SourceConfig, TasksConfig, sources
+from ostinato.tasks.pebble.generate import generate
+from ostinato.tasks.pebble.write import write
+for number, name in enumerate(("PAY-1", "WEB-1")):
+    write(generate("fix", "train", number), Path("tickets") / name)
+options = {"folder": "tickets", "prefix": "PAY-"}
+config = TasksConfig(sources={"payments": SourceConfig(use="tickets", options=options)})
+found = [each.provide(Path("out")).directory.name for each in sources(config).problems("train", 1)]
+assert found == ["PAY-1"], found
+""",
+    "profile": """
+o.use(str(folder / "profile.py"))
+reading = o.profile("house").reading("open_file", {"file": "calc.py"})
+assert (reading.tool, reading.arguments) == ("read", {"path": "calc.py"})
+""",
+    "tool": """
+o.use(str(folder / "tool.py"))
+from ostinato.harness.execute import Executor
+from ostinato.harness.users import SilentUser
+async def work():
+    backend = await o.choose_backend("process")
+    Path("repo").mkdir()
+    sandbox = await backend.create(o.Spec(repo=Path("repo")))
+    tools = Executor(sandbox, SilentUser(), command_timeout_s=5, profile=o.profile("owned"))
+    missing = await tools.run("owners", {"path": "src/a.py"})
+    await sandbox.write("OWNERS", b"src ada\\nsrc/a.py ben\\n")
+    found = await tools.run("owners", {"path": "src/a.py"})
+    wrong = await tools.run("owners", {"file": "a"})
+    await sandbox.destroy()
+    await backend.aclose()
+    assert missing.error is not None and found.text == "ben" and wrong.broken, (missing, found, wrong)
+asyncio.run(work())
+assert o.profile("owned").hash != o.profile("core").hash
+""",
+    "sandbox_backend": """
+o.use(str(folder / "sandbox_backend.py"))
+async def make():
+    backend = await o.choose_backend("counted")
+    assert backend.name == "counted" and backend.made == 1
+    await backend.aclose()
+asyncio.run(make())
+""",
+    "correction": """
+o.use(str(folder / "correction.py"))
+import torch
+from ostinato.train.config import PolicyConfig
+from ostinato.train.objective.corrections import correction_of
+correct = correction_of(PolicyConfig(correction="one_sided"))
+weights, cut = correct(torch.tensor([-1.0, 1.0]), torch.zeros(2))
+assert weights.tolist() == [1.0, 0.0] and cut.tolist() == [False, True]
+""",
+    "outlet": """
+o.use(str(folder / "outlet.py"))
+from ostinato.train.figures.outlets import open_outlets
+(outlet,) = open_outlets(("lines",), Path())
+figures = o.StepFigures(version=3, loss=0.1, gradient=0.4, rows=8, tokens=9, sessions=8, staleness=1,
+                        ratio=1.0, cut=0.0, reward=0.5, best=1.0, seconds=3.0, waited=1.0)
+outlet.add(figures)
+outlet.close()
+assert json.loads(Path("figures.jsonl").read_text())["version"] == 3
+""",
+}
+"""What is done with each example, whose folder is `folder`."""
+COMMON = """
+import asyncio, json, sys
+from dataclasses import replace
+from pathlib import Path
+folder = Path(sys.argv[1])
+sys.path.insert(0, sys.argv[2])
+import ostinato as o
+from ostinato.types import SignalKind
+from tests.rewards.builders import call, renderer, session, signal, turn
+"""
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_does_what_its_page_says_from_an_empty_folder(path: Path, tmp_path: Path) -> None:
+    program = COMMON + USES[path.stem]
+    command = [sys.executable, "-P", "-c", program, str(path.parent), str(ROOT)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(path.read_text().splitlines()) <= 30
+
+
+def test_every_door_has_a_page_and_an_example() -> None:
+    page = (ROOT / "docs" / "plugins.md").read_text()
+    assert {path.stem for path in EXAMPLES} == set(USES)
+    assert all(f"examples/{path.name}" in page for path in EXAMPLES)
+
+
+def test_the_public_names_are_those_of_the_stub_and_of_the_page() -> None:
+    stub = ast.parse(Path(ostinato.__file__).with_suffix(".pyi").read_text())
+    typed = {
+        (each.module, name.name)
+        for each in stub.body
+        if isinstance(each, ast.ImportFrom)
+        for name in each.names
+    }
+    assert typed == {(f"ostinato.{room}", name) for room, names in ostinato.ROOMS.items() for name in names}
+    page = (ROOT / "docs" / "plugins.md").read_text()
+    for names in ostinato.ROOMS.values():
+        for name in names:
+            assert getattr(ostinato, name) is not None
+            assert f"`{name}`" in page, f"docs/plugins.md does not list {name}"
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = ostinato.nothing
