@@ -34,6 +34,7 @@ VARIABLES = {
     "OSTINATO_KEY": "API key for the gateway and for the search service",
     "OSTINATO_LAUNCHER": "process id of what started the ranks of a trainer, which end with it",
     "OSTINATO_RECORD": "run folder or record that commands mean which name none",
+    "OSTINATO_USE": "plug-ins and the hashes of their sources, for the processes that one starts",
     "OSTINATO_REMOTE_KEY": "API key of a vLLM that is already there (`ostinato serve --engine`)",
     "OSTINATO_SAMPLER_KEY": "a sampler's key of the gateway, which the run gives it",
     "OSTINATO_SAMPLER_SEARCH_KEY": "a sampler's key of the search service, which the run gives it",

@@ -6,10 +6,11 @@ import pytest
 from sqlalchemy import event
 from tests.store.builders import session, turn
 
+from ostinato.extend import PluginError
 from ostinato.rewards.live.definition import LIVE
-from ostinato.rollout.credit import Credited, credit_live, samples, score_live
+from ostinato.rollout.credit import Credited, Scored, credit_group, credit_live, samples, score_live
 from ostinato.store import Ledger, Store
-from ostinato.types import Ending, Signal, SignalKind, State
+from ostinato.types import Ending, Reward, Signal, SignalKind, State
 
 
 @pytest.fixture
@@ -51,3 +52,18 @@ def test_the_turns_of_a_session_without_samples_are_accounted(store: Store) -> N
     assert ledger.states()[State.UNTRAINABLE] == 2
     (sample,) = samples(ledger, Credited(session_id="s1", turns=store.turns_of(["s1"])["s1"], advantage=0.5))
     assert sample.advantage == 0.5
+
+
+class Failing:
+    """A definition of which a plug-in fails."""
+
+    def score(self, *_: object, **__: object) -> Reward:
+        raise PluginError("the fault select_star failed at my_team.py line 3")
+
+
+def test_a_group_on_which_a_plugin_fails_is_not_learnt_from(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    trees = [Scored(trunk=None, branches=("a",)), Scored(trunk=None, branches=("b",))]
+    assert credit_group(store, Failing(), trees) == ([], ())
+    assert "my_team.py line 3" in caplog.text

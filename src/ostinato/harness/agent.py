@@ -177,9 +177,8 @@ class Agent:
         except (GatewayUnavailable, GatewayRefused) as error:
             if isinstance(error, GatewayRefused) and outcome.ending is not Ending.INFRASTRUCTURE:
                 raise
-            lost = f"the ending could not be recorded: {error}"
-            reason = f"{outcome.reason}; {lost}" if outcome.reason else lost
-            return replace(outcome, ending=Ending.INFRASTRUCTURE, reason=reason)
+            lost = "; ".join(filter(None, (outcome.reason, f"the ending could not be recorded: {error}")))
+            return replace(outcome, ending=Ending.INFRASTRUCTURE, reason=lost)
         return outcome
 
     async def _start(self, conversation: Conversation, text: str) -> None:

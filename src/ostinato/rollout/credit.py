@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
 
+from ostinato.extend import PluginError
 from ostinato.rewards.definition import Definition
 from ostinato.rewards.live.definition import LiveDefinition
 from ostinato.store import Ledger, Store
@@ -83,15 +84,21 @@ def credit_group(
     """Score all sessions of one prompt; return their advantages, and the reward of each tree.
 
     The reward of a branch is read from its own turns and those that it shares with its siblings. A trunk is
-    worth the mean of its branches.
+    worth the mean of its branches. Nothing of a group is returned where a plug-in fails on it.
     """
     trunk_of = {branch: tree.trunk for tree in trees for branch in tree.branches}
     turns = store.turns_of({*trunk_of, *filter(None, trunk_of.values())})
     signals = store.signals_of(trunk_of)
-    rewards = {
-        id_: definition.score(id_, [*turns.get(trunk or "", []), *turns.get(id_, [])], signals.get(id_, []))
-        for id_, trunk in trunk_of.items()
-    }
+    try:
+        rewards = {
+            id_: definition.score(
+                id_, [*turns.get(trunk or "", []), *turns.get(id_, [])], signals.get(id_, [])
+            )
+            for id_, trunk in trunk_of.items()
+        }
+    except PluginError as error:  # neither a price of 0 nor a full one would be true
+        log.warning("a group is not learnt from: %s", error)
+        return [], ()
     store.add_rewards(rewards.values())
     totals = [[rewards[branch].total for branch in tree.branches] for tree in trees]
     credited = [

@@ -24,7 +24,6 @@ from collections.abc import Awaitable, Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ostinato.extend import PluginError
 from ostinato.harness.episode import Episode, Sampled
 from ostinato.rewards.definition import Definition
 from ostinato.rollout import sampling
@@ -328,13 +327,8 @@ class Reconciler:
         del self._open[prompt]
         if not sound:
             self._drop(prompt, group.slots, "every session was void or purged")
-            return
-        try:
-            if not self._credit(group.problem, sound):
-                self._drop(prompt, group.slots, "no session could be trained on")
-        except PluginError as error:
-            log.warning("prompt %s is dropped: %s", prompt, error)
-            self._drop(prompt, group.slots, str(error))
+        elif not self._credit(group.problem, sound):
+            self._drop(prompt, group.slots, "no session could be trained on")
 
     def _credit(self, problem: Problem, trees: list[Scored]) -> bool:
         """Offer the samples of a whole group; return False when there is none, or one was purged."""

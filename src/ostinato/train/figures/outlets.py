@@ -147,7 +147,7 @@ OpenOutlet = Callable[[Path], Outlet]
 
 
 def outlet(name: str) -> Callable[[OpenOutlet], OpenOutlet]:
-    """Return a decorator that adds an outlet, a class or a function that gets the trainer's folder in the run."""
+    """Return a decorator that adds an outlet, a class or a function that gets the trainer's folder."""
 
     def add(opener: OpenOutlet) -> OpenOutlet:
         OUTLETS.add(name, opener)
