@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, NoReturn, cast
 
-from ostinato import __version__, extend
+from ostinato import __version__
 
 DONE, FAILED, WRONG = 0, 1, 2
 INTERRUPTED = 130
+INHERITED = "OSTINATO_USE"  # of `extend`, which costs as much as all of `--version`
 DESCRIPTION = "Train a coding agent inside the harness that ships it, and from the people who use it."
 
 
@@ -211,12 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     An error that a person can mend is one sentence on stderr and status 2; anything else is a defect of ours
     and keeps its traceback.
     """
-    words = sys.argv[1:] if arguments is None else list(arguments)
-    try:
-        words = _without_plugins(words)
-    except extend.PluginError as error:
-        print(f"ostinato: {error}", file=sys.stderr)  # noqa: T201
-        return WRONG
+    words = _without_plugins(sys.argv[1:] if arguments is None else list(arguments))
     options = parser_of(words[0] if words else "").parse_args(words)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` starts us with it ignored
     signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))  # end as cleanly as Ctrl-C
@@ -235,10 +231,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _without_plugins(words: list[str]) -> list[str]:
     """Load the plug-ins that stand before the command, and those of the process above; return the rest."""
-    extend.inherit()
-    while len(words) > 1 and words[0] == "--use":
-        extend.use(words[1])
-        words = words[2:]
+    if words[:1] != ["--use"] and INHERITED not in os.environ:
+        return words
+    from ostinato import extend  # not for each `--help`
+
+    try:
+        extend.inherit()
+        while len(words) > 1 and words[0] == "--use":
+            extend.use(words[1])
+            words = words[2:]
+    except extend.PluginError as error:
+        _bare()[0].error(str(error))
     return words
 
 
