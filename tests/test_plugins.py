@@ -100,6 +100,28 @@ outlet.add(figures)
 outlet.close()
 assert json.loads(Path("figures.jsonl").read_text())["version"] == 3
 """,
+    "family": """
+o.use(str(folder / "family.py"))
+from ostinato.model.families import HermesRenderer, RenderError, load_renderer, skeletons
+from ostinato.model.tokenizer import Tokenizer
+core = o.profile("core")
+Tokenizer.train(["def f(): pass"], 420, skeletons(core.system, core.tools)).save(Path("base"))
+(Path("base") / "chat_template.jinja").unlink(missing_ok=True)
+(Path("base") / "tokenizer_config.json").write_text("{}")
+try:
+    load_renderer(Path("base"))
+    raise AssertionError("it has no template")
+except RenderError:
+    (Path("base") / "format").write_text("hermes")
+assert isinstance(load_renderer(Path("base")), HermesRenderer)
+""",
+    "exporter": """
+o.use(str(folder / "exporter.py"))
+from ostinato.harness.export import FORMATS
+events = [o.LogEvent(at=0.0, kind=o.LogEventKind.USER, data={"text": "mend it"}),
+          o.LogEvent(at=1.0, kind=o.LogEventKind.REPLY, data={"message": {"content": "Done."}})]
+assert FORMATS["markdown"](events) == "## Asked\\n\\nmend it\\n\\n## Answered\\n\\nDone."
+""",
 }
 """What is done with each example, whose folder is `folder`."""
 COMMON = """

@@ -3,8 +3,9 @@
 The `sessions` frontend comes in."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
+from ostinato.extend import Registry, guarded
 from ostinato.harness.export import agent_trace, atif, mini, openai
 from ostinato.harness.session_log import LogEvent
 from ostinato.harness.tools.names import HALVES, shown
@@ -26,11 +27,24 @@ def _text(value: object, indent: int | None = None) -> str:
     return HALVES.sub(lambda half: "\\" + shown(half[0]), whole)
 
 
-FORMATS: Mapping[str, Export] = {
-    "openai": _rows(openai.rows),
-    "atif": _pretty(atif.trajectory),
-    "mini": _pretty(mini.trajectory),
-    "agent-trace": _rows(agent_trace.records),
-    "jsonl": lambda events: "".join(event.line().decode() for event in events).rstrip("\n"),
-}
+FORMATS: Registry[Export] = Registry(
+    "exporter",
+    {
+        "openai": _rows(openai.rows),
+        "atif": _pretty(atif.trajectory),
+        "mini": _pretty(mini.trajectory),
+        "agent-trace": _rows(agent_trace.records),
+        "jsonl": lambda events: "".join(event.line().decode() for event in events).rstrip("\n"),
+    },
+)
 """The exports by the name that `ostinato session export --format` takes."""
+
+
+def exporter(name: str) -> Callable[[Export], Export]:
+    """Return a decorator that adds a format; the function gets a session's events and returns its text."""
+
+    def add(function: Export) -> Export:
+        FORMATS.add(name, guarded(f"exporter {name}", function))
+        return function
+
+    return add

@@ -84,6 +84,8 @@ def replay(options: argparse.Namespace) -> int:
 
 
 def export(options: argparse.Namespace) -> int:
+    if options.format not in FORMATS:
+        raise LogError(f"no format {options.format!r}: use {', '.join(FORMATS)}")
     _console().print(FORMATS[options.format](_events(options.id)))
     return DONE
 

@@ -1,15 +1,35 @@
 """The choice of a checkpoint's renderer: by its own chat template, or refused with the reason."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ostinato.extend import Registry, guarded
 from ostinato.model.families.base import Renderer, RenderError
 from ostinato.model.families.chat_template import TemplateRenderer
 from ostinato.model.families.hermes import HermesRenderer
 from ostinato.model.families.jinja_template import ChatTemplate
 from ostinato.model.template import CHAT_TEMPLATE
 from ostinato.model.tokenizer import Tokenizer
+
+MakeRenderer = Callable[[Path, Tokenizer], Renderer | None]
+FAMILIES: Registry[MakeRenderer] = Registry("family", {})
+"""The families of plug-ins, which are asked before a checkpoint's own template is read."""
+
+
+def family(name: str) -> Callable[[MakeRenderer], MakeRenderer]:
+    """Return a decorator that adds a family of chat formats.
+
+    The function gets a checkpoint's directory and its tokenizer, and returns a renderer, or None for a
+    checkpoint that is none of its family.
+    """
+
+    def add(make: MakeRenderer) -> MakeRenderer:
+        FAMILIES.add(name, guarded(f"family {name}", make))
+        return make
+
+    return add
 
 
 def load_renderer(directory: Path) -> Renderer:
@@ -20,6 +40,9 @@ def load_renderer(directory: Path) -> Renderer:
     """
     directory = Path(directory)
     tokenizer, config = Tokenizer.load(directory), _json(directory / "tokenizer_config.json")
+    for make in FAMILIES.values():
+        if (renderer := make(directory, tokenizer)) is not None:
+            return renderer
     source = _template(directory, config)
     if source == CHAT_TEMPLATE:
         return HermesRenderer(tokenizer)
