@@ -37,8 +37,8 @@ from ostinato_lab.week.simulation import acts_of, turns_of
 T = TypeVar("T")
 POLL_S = 1_800.0
 TAKES_S = {"after": 100.0, "refine": 840.0, "champion": 780.0, "gate": 780.0, "shadow": 300.0}
-"""The virtual time that a stage takes: such that no cycle and no release do anything at the same moment, since
-their order would then be another one after a kill."""
+"""The virtual time that a stage takes: such that no cycle and no release do anything at the same moment,
+since their order would then be another one after a kill."""
 CALLS = {Act.ASK: "ask_user", Act.DEFER: "ask_user", Act.TEST: "bash", Act.READ: "read"}
 
 

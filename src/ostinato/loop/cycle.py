@@ -49,8 +49,9 @@ from ostinato.types import Arm, Ending, Source, Task
 
 AFTER_COLLECTION = ("collect", "base", "refine", "champion", "gate", "admission")
 """The stages between the end of a collection's wait and the gate's decision."""
-FIRST_WORK = 0.2
-"""The part of the time between two cycles that the first one keeps for these stages."""
+FIRST_WORK, MORE_WORK = 0.2, 1.05
+"""The part of the time between two cycles that the first one keeps for these stages; the others keep a little
+more than they ever took."""
 
 
 async def cycles(
@@ -154,13 +155,14 @@ class Cycle:
         return Lived(sessions=len(sessions), signals=sum(map(len, signals.values())))
 
     def _work_s(self) -> float:
-        """Return the time to keep for training and the gate: the longest that an earlier cycle took."""
+        """Return the time to keep for training and the gate."""
         seconds = self._resources.run.seconds()
         took = [
             sum(seconds.get(f"{cycle_name(number)}/{stage}", 0.0) for stage in AFTER_COLLECTION)
             for number in range(1, 1 + len(self._earlier))
         ]
-        return max(took, default=FIRST_WORK * self._resources.config.schedule.every_s)
+        first = FIRST_WORK * self._resources.config.schedule.every_s
+        return MORE_WORK * max(took) if took else first
 
     async def _collect(self) -> Harvest:
         """Turn the live sessions of both arms, each as it is old enough, into rewards and groups of one."""

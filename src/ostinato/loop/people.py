@@ -140,7 +140,9 @@ class PeopleTraffic:
         shift = self._poll_s / 2 if period == "live" else 0.0
         with self._show.stage(WAITS[period], total=sessions) as bar:
             while True:
-                await asyncio.sleep(self._poll_s - (self._now() + shift) % self._poll_s)
+                pause = self._poll_s - (self._now() + shift) % self._poll_s
+                closes_in = closes_at - self._now()
+                await asyncio.sleep(min(pause, closes_in) if closes_in > 0 else pause)
                 arrived = self._in_trial(since, sessions) if period == "ab" else self._ripe()
                 bar.at(arrived.counted, arrived.line(sessions))
                 if arrived.settles_at is not None and arrived.settles_at <= self._now():
