@@ -55,12 +55,13 @@ async def publish(resources: Resources) -> Published:
 
 async def restore(resources: Resources, champion: int) -> Published:
     """Publish the champion's weights as the newest version, unless they are; it is what is learnt from."""
+    if champion == max((row.version for row in resources.store.versions()), default=champion):
+        return Published(version=champion)
     run = resources.run
     settings = RepublishProcess(store=run.store, objects=run.objects, version=champion)
     await resources.train("put-back", "ostinato.train.republish", settings, lambda: None)
     version = max(row.version for row in resources.store.versions())
-    if version != champion:
-        resources.show.say(f"version {version} has the weights of version {champion} again, to learn from")
+    resources.show.say(f"version {version} has the weights of version {champion} again, to learn from")
     return Published(version=version)
 
 
