@@ -43,6 +43,7 @@ from benchmarks.week_planted import BAD, GOOD, NULL, Plant, PlantedResources
 from ostinato.deploy.statistics import wilson
 from ostinato.loop.folder import owned
 from ostinato.loop.run import START, write_whole
+from ostinato.types import Decision
 from ostinato_lab.week.developers import Developers
 from ostinato_lab.week.policy import Policies, write_start
 from ostinato_lab.week.report import draw, report_of
@@ -73,7 +74,7 @@ def learnt(folder: Path, name: str, plan: WeekPlan) -> Part:
         versions, new = (policies.of(week.first), policies.of(week.last)), plan.seed + FRESH
         population = replace(plan, seed=new, developers=240, adversaries=0.0).people
         fresh = gain(*versions, policies.vocabulary, population, new)
-    met = sum(cycle.judged is not None and cycle.judged.tested is not None for cycle in week.cycles)
+    met = sum(trial.met for trial in week.trials)
     return report | {"fresh": asdict(mean_gain(fresh)), "met_people": met}
 
 
@@ -86,20 +87,21 @@ def planted(folder: Path, seed: int, kinds: tuple[Plant, ...]) -> Part:
         write_start(run.checkpoint(START), {act.value: chance for act, chance in GOOD.items()})
         week = run_week(folder, plan, opened=resources)
         policies, rows = open_policies(run), list[Part]()
+        trials = {trial.opened.candidate: trial for trial in week.trials}
         for number, cycle in enumerate(week.cycles):
-            judged = cycle.judged
-            assert judged is not None
+            trial = trials.get(cycle.candidate)
+            promoted = trial is not None and trial.decision.promotes
             rows.append(
                 {
                     "kind": names[number % len(names)],
                     "candidate": cycle.candidate,
-                    "decision": cycle.decision.value,
-                    "admitted": judged.shadowed is not None,
-                    "met_people": judged.tested is not None,
-                    "promoted": cycle.decision.promotes,
+                    "decision": (trial or cycle).decision.value,
+                    "admitted": cycle.decision is Decision.ADMIT,
+                    "met_people": trial is not None and trial.met,
+                    "promoted": promoted,
                 }
             )
-            if cycle.decision.promotes:
+            if promoted:
                 break
         hidden = [
             _hidden(policies, version, seed) for version in (week.first, *(r["candidate"] for r in rows))

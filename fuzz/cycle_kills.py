@@ -23,7 +23,7 @@ from ostinato.train.state import States
 from ostinato_lab.week.week import WeekPlan, run_week
 
 SMALL_WEEK = WeekPlan(
-    cycles=1,
+    cycles=2,
     developers=40,
     adversaries=0.1,
     tasks=240,
@@ -36,9 +36,9 @@ SMALL_WEEK = WeekPlan(
         "bench.passes=1",
     ),
 )
-"""A week of one cycle, which comes to a release on the seeds 1 and 2."""
+"""A week of two cycles and the trials beside them, which comes to a release on the seeds 1 and 2."""
 TINY_WEEK = WeekPlan(
-    cycles=1,
+    cycles=3,
     seed=2,
     developers=28,
     adversaries=0.1,
@@ -56,7 +56,8 @@ TINY_WEEK = WeekPlan(
         "bench.frozen=0.0",
     ),
 )
-"""A week for ten thousand kills: a cycle of it, from the first person to the verdict, is half a second."""
+"""A week for ten thousand kills: three cycles, and the trials of two candidates beside them, in two
+seconds."""
 LEDGER = {
     "prompts": "SELECT prompt, stage, phase FROM prompts WHERE stage = 'live' ORDER BY 1",
     "states": "SELECT turn_id, state FROM states WHERE turn_id NOT LIKE 'bench-%' ORDER BY 1",
@@ -64,7 +65,8 @@ LEDGER = {
     "versions": "SELECT version, parent FROM versions ORDER BY 1",
     "trainings": "SELECT version, prompt FROM trainings ORDER BY 1, 2",
     "releases": "SELECT experiment, stage, step, share FROM releases ORDER BY 1, at",
-    "log": "SELECT action, cycle, detail FROM cycle_log WHERE action LIKE '%_done' ORDER BY 1, 2, 3",
+    "log": "SELECT action, cycle, detail FROM cycle_log WHERE action LIKE '%_done' OR action IN "
+    "('trial_opened', 'trial_closed', 'superseded', 'put_back') ORDER BY 1, 2, 3",
     "signals": "SELECT id, kind, observed_at FROM signals WHERE id LIKE 'dev-%' ORDER BY 1",
     "rewards": "SELECT DISTINCT session_id, parts FROM rewards ORDER BY 1, 2",
 }

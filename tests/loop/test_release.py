@@ -26,11 +26,13 @@ from ostinato.deploy.release import ReleasePlan
 from ostinato.gateway.arms import assign
 from ostinato.loop import release as module
 from ostinato.loop import results
+from ostinato.loop.beside.served import deploy
 from ostinato.loop.config import RunConfig
 from ostinato.loop.dashboard.link import LoopLink
 from ostinato.loop.live_config import CHALLENGER, CHAMPION, LiveConfig
 from ostinato.loop.release import release
 from ostinato.loop.run import START, Run
+from ostinato.loop.stages.late import LateFacts
 from ostinato.loop.trial import planned
 from ostinato.rewards.live.definition import LIVE
 from ostinato.rollout.collect import Collector
@@ -60,7 +62,7 @@ class Crowd:
         self.word = CycleAction.ROLL_BACK
         self.pauses = False
 
-    async def arrive(self, period: str, since: float, sessions: int) -> None:
+    async def arrive(self, period: str, since: float, sessions: int, **_: float) -> None:
         self.served.append(next(arm.share for arm in self.store.arms() if arm.name == CHALLENGER))
         for number in range(sessions):
             if self.dies_at == len(self.served) and number == sessions // 2:
@@ -122,7 +124,12 @@ async def released(store: Store, crowd: Crowd, tmp_path: Path, plan: ReleasePlan
         counters=counters,
     )
     control = CycleControl(store, "cycle-1", poll_s=0.01)
-    return await release(resources, crowd, plan, control, champion=1, candidate=2)
+
+    async def serve(version: int) -> None:
+        deploy(store, version)
+
+    late = LateFacts(resources, crowd)
+    return await release(resources, crowd, plan, control, late=late, champion=1, candidate=2, serve=serve)
 
 
 def served(store: Store) -> int:
@@ -246,7 +253,7 @@ async def test_a_trial_ends_when_late_facts_demote_its_champion_and_nothing_is_l
     crowd = Crowd(store, 1.0)
     crowd.pauses = True
 
-    async def arrive(period: str, since: float, sessions: int) -> None:
+    async def arrive(period: str, since: float, sessions: int, **_: float) -> None:
         await Crowd.arrive(crowd, period, since, sessions)
         settle_by_hand(store, 1, Decision.DEMOTE, "ada", "undone after days")
         await asyncio.sleep(60)
@@ -264,7 +271,7 @@ async def test_two_words_at_once_are_both_named_and_the_kill_switch_has_the_last
 ) -> None:
     crowd = Crowd(store, 1.0)
 
-    async def arrive(period: str, since: float, sessions: int) -> None:
+    async def arrive(period: str, since: float, sessions: int, **_: float) -> None:
         await Crowd.arrive(crowd, period, since, sessions)
         say(store, CycleAction.PROMOTE, "bob", "I like it")
         say(store, CycleAction.ROLL_BACK, "ada", "enough")

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from ostinato.loop.folder import owned
 from ostinato.loop.show import Show
-from ostinato_lab.week.report import draw, grid_of, report_of
+from ostinato_lab.week.report import draw, grids_of, report_of
 from ostinato_lab.week.week import WeekPlan, open_policies, run_week
 
 CYCLES = 30
@@ -26,6 +26,7 @@ def simulate(options: argparse.Namespace) -> int:
         seed=options.seed,
         developers=options.developers,
         adversaries=options.adversaries,
+        overrides=(f"schedule.every_s={options.every}",),
     )
     console = Console(stderr=options.json)
     with owned(options.directory, "cycle --simulate week") as run:
@@ -33,7 +34,12 @@ def simulate(options: argparse.Namespace) -> int:
         report = report_of(week, open_policies(run))
         (run.directory / "week.json").write_text(json.dumps(report))
         draw(report, run.directory / "week.svg")
-    console.print(grid_of(report))
+    for grid in grids_of(report):
+        console.print(grid)
+    took = report["most_hours_to_the_gate"]
+    console.print(
+        f"from collection to the gate's decision: {took:.2f} virtual hours at most", highlight=False
+    )
     gained = report["hidden_satisfaction_gained"]
     bounds = f"{gained['estimate']:+.3f} [{gained['low']:+.3f}, {gained['high']:+.3f}]"
     console.print(f"hidden satisfaction, last version less first: {bounds}", highlight=False)

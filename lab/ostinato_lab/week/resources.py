@@ -8,7 +8,8 @@ import math
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
@@ -35,8 +36,9 @@ from ostinato_lab.week.simulation import acts_of, turns_of
 
 T = TypeVar("T")
 POLL_S = 1_800.0
-TAKES_S = {"refine": 900.0, "champion": 900.0, "gate": 900.0, "shadow": 300.0}
-"""The virtual time that a stage takes."""
+TAKES_S = {"after": 100.0, "refine": 840.0, "champion": 780.0, "gate": 780.0, "shadow": 300.0}
+"""The virtual time that a stage takes: such that no cycle and no release do anything at the same moment,
+since their order would then be another one after a kill."""
 CALLS = {Act.ASK: "ask_user", Act.DEFER: "ask_user", Act.TEST: "bash", Act.READ: "read"}
 
 
@@ -45,6 +47,21 @@ class SurrogateEngine:
     """An engine that serves one version of the surrogate."""
 
     url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageUnderWay:
+    """A stage of a cycle, or of a trial beside it."""
+
+    name: str
+    began: float
+    """The moment at which it began for the first time, in whichever process."""
+    passes: Counter[str] = field(default_factory=Counter)
+    """The sessions of each task of the benchmark so far."""
+
+
+UNDER_WAY: ContextVar[StageUnderWay] = ContextVar("UNDER_WAY")
+"""The stage of the flow that asks: a trial and the cycles beside it have one each."""
 
 
 class WeekResources:
@@ -59,23 +76,18 @@ class WeekResources:
         self.show = show or Show(Console(quiet=True, force_terminal=False))
         self.poll_s = POLL_S
         self.policies = policies
-        self._stage = ""
-        self.began = 0.0
-        """The moment at which the stage under way began for the first time, in whichever process."""
-        self._passes: Counter[str] = Counter()
 
     async def stage(self, name: str, schema: type[T], work: Callable[[], Awaitable[T]]) -> T:
         """Do a stage, or go on where it ended: the clock of a killed process had stopped at its last row."""
-        self._stage, kept = name, self.run.result(name, schema)
-        self._passes.clear()
+        kept = self.run.result(name, schema)
         cycle, _, stage = name.rpartition("/")
         logged = self._began(cycle, stage)
         if kept is not None:
             if logged is not None:
                 await until(self.store, logged + self.run.seconds()[name])
             return kept
-        self.began = self.store.now() if logged is None else logged
-        began = self.began
+        began = self.store.now() if logged is None else logged
+        UNDER_WAY.set(StageUnderWay(name=name, began=began))
         result = await work()
         took = max(TAKES_S.get(stage, 0.0), math.ceil(10 * (self.store.now() - began)) / 10)  # as it is kept
         await until(self.store, began + took)
@@ -111,9 +123,10 @@ class WeekResources:
 
     def session_of(self, version: int, task: Task) -> str:
         """Return the id of a session of the benchmark: the same one when a killed stage is done again."""
-        done = f"bench-{self._stage}-{version}-{task.id}"
-        self._passes[done] += 1
-        return f"{done}-{self._passes[done]}"
+        stage = UNDER_WAY.get()
+        done = f"bench-{stage.name}-{version}-{task.id}"
+        stage.passes[done] += 1
+        return f"{done}-{stage.passes[done]}"
 
     async def train(self, name: str, module: str, settings: Any, tick: Callable[[], None]) -> None:
         """Run the shipped trainer, or the one that puts a version back, in this process."""
@@ -156,6 +169,7 @@ class BenchRunner:
     async def run(self, task: Task, user: Any, *, source: Source) -> Episode:
         """Do a task once more, record the session, and return what came of it."""
         resources, id_ = self._resources, self._resources.session_of(self._arm.version, task)
+        began = UNDER_WAY.get().began
         request = SimulatedRequest(
             stratum=task.kind, ambiguous=task.metadata["ambiguous"], hard=task.metadata["hard"]
         )
@@ -166,7 +180,7 @@ class BenchRunner:
             request,
             session_id=id_,
             arm=self._arm.name,
-            at=resources.began,
+            at=began,
             seed=seed,
         )
         acts = acts_of(act_of(policies.vocabulary, turn.completion) for turn in turns)
@@ -178,7 +192,7 @@ class BenchRunner:
             arm=self._arm.name,
             task_id=task.id,
             harness=self.harness,
-            started_at=resources.began,
+            started_at=began,
             ending=Ending.FINISHED,
             consent=True,
         )

@@ -2,7 +2,7 @@
 
 ::
 
-    Simulation ─► sessions and signals in the Store ─► Cycle (collect … verdict) ─► versions ─► Simulation …
+    Simulation ─► sessions and signals in the Store ─► cycles, trials beside them ─► versions ─► Simulation …
                                                                                   │
     what its people think ─────────────────────────────────────────► report ◄─────┘
 
@@ -11,7 +11,7 @@ is kept nowhere: it is computed again from the seed and the record.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from ostinato.loop.config import RunConfig
 from ostinato.loop.cycle import cycles
 from ostinato.loop.live_config import live_definition
 from ostinato.loop.people import PeopleTraffic
-from ostinato.loop.results import Champion, Cycled, Measured, Published
+from ostinato.loop.results import Champion, Cycled, Measured, Published, Tried, Turned
 from ostinato.loop.run import START, Run
 from ostinato.loop.stages.learn import publish
 from ostinato.loop.stages.measure import measure
@@ -41,9 +41,9 @@ from ostinato_lab.week.resources import WeekResources, held_out_tasks
 from ostinato_lab.week.simulation import Served, Simulation, tick_of
 
 SETTINGS = Path(__file__).with_name("week.toml")
-REWARD = Path(__file__).with_name("reward.toml")
 SHUFFLED_REWARD = Path(__file__).with_name("shuffled.toml")
-"""That reward without the prices of what stands in the turns themselves, which cannot be shuffled."""
+"""The reward that ships, without the prices of what stands in the turns themselves, which cannot be
+shuffled."""
 BEGAN = 1_800_000_000.0
 """The first moment of every week, in seconds since the epoch: a Friday in January 2027."""
 
@@ -82,14 +82,12 @@ class Week:
 
     plan: WeekPlan
     cycles: tuple[Cycled, ...]
+    trials: tuple[Tried, ...]
     served: tuple[Served, ...]
     first: int
     """The version that was served at its beginning."""
-
-    @property
-    def last(self) -> int:
-        """The version that is served at its end."""
-        return self.cycles[-1].champion
+    last: int
+    """The version that is served at its end."""
 
 
 class WeekTraffic(PeopleTraffic):
@@ -102,8 +100,9 @@ class WeekTraffic(PeopleTraffic):
 def settings(plan: WeekPlan) -> RunConfig:
     """Return the settings of a week."""
     config = load(RunConfig, SETTINGS, [f"seed={plan.seed}", *plan.overrides])
-    reward = REWARD if not plan.shuffled else SHUFFLED_REWARD
-    return replace(config, live=replace(config.live, reward=reward))
+    if not plan.shuffled:
+        return config
+    return replace(config, live=replace(config.live, reward=SHUFFLED_REWARD))
 
 
 def open_policies(run: Run) -> Policies:
@@ -141,14 +140,22 @@ async def _live(resources: WeekResources, plan: WeekPlan) -> Week:
         await asyncio.wait({living, turning}, return_when=asyncio.FIRST_COMPLETED)
         if living.done():
             living.result()
-        return Week(plan=plan, cycles=tuple(turning.result()), served=tuple(simulation.served), first=0)
+        turned = turning.result()
+        return Week(
+            plan=plan,
+            cycles=turned.cycles,
+            trials=turned.trials,
+            served=tuple(simulation.served),
+            first=0,
+            last=turned.served.version,
+        )
     finally:
         for task in (living, turning):
             task.cancel()
         await asyncio.gather(living, turning, return_exceptions=True)
 
 
-async def _run_cycles(resources: WeekResources, plan: WeekPlan) -> Sequence[Cycled]:
+async def _run_cycles(resources: WeekResources, plan: WeekPlan) -> Turned:
     tasks, passes = held_out_tasks(STRATA, plan.tasks), resources.config.bench.passes
     Ledger(resources.store).hold_out(task.key for task in tasks)
     after = await resources.stage("after", Measured, lambda: measure(resources, 0, tasks, passes=passes))
@@ -161,6 +168,7 @@ async def _run_cycles(resources: WeekResources, plan: WeekPlan) -> Sequence[Cycl
         definition=definition,
         now=resources.store.now,
         poll_s=resources.poll_s,
+        oldest_s=resources.config.live.oldest_s,
     )
     return await cycles(resources, traffic, Champion(version=0, measured=after), tasks, plan.cycles)
 

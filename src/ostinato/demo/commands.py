@@ -165,7 +165,7 @@ def _print_stages(config: "RunConfig", run: "Run") -> int:
 
 
 def _say_next(run: "Run", show: "Show", result: "RunResult") -> None:
-    if result.cycles:
+    if result.turned:
         show.console.print(NEXT.format(shlex.quote(str(run.directory))), markup=False, highlight=False)
     if run.page.exists():
         seen = f"see it: {run.page}, or `ostinato dashboard --directory {shlex.quote(str(run.directory))}`"

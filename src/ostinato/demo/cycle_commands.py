@@ -27,6 +27,8 @@ DONE, WRONG = 0, 2
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 WEEK = Path("runs/week")
 """The folder of a simulated week unless another one is named."""
+EVERY_S = 5 * 3600.0
+"""The time from the beginning of one cycle to that of the next."""
 WITHOUT_END = 1_000_000
 """Cycles of a run that nobody told to end."""
 WORDS = {
@@ -48,7 +50,9 @@ def register(commands: Any) -> None:
     """Add `cycle` and its commands to the subparsers of `ostinato`."""
     parser = commands.add_parser("cycle")
     _directory(parser)
-    parser.add_argument("--every", type=_seconds, default=0.0, help="least time between two, as 5h or 30m")
+    parser.add_argument(
+        "--every", type=_seconds, default=EVERY_S, help="time of each, as 5h or 30m (default: 5h)"
+    )
     parser.add_argument(
         "--cycles", type=int, default=None, help="end after so many (default: never; 30 when simulated)"
     )

@@ -6,9 +6,11 @@ run. Their reactions go to the gateway under their own key, as from a real clien
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ostinato.deploy.control import DECIDED
@@ -72,7 +74,8 @@ def live_traffic(resources: RunResources) -> LiveTraffic:
         )
         resources.show.say(recording_notice(resources.store, resources.run.store))
         tokenizer = load_renderer(resources.run.checkpoint(START)).tokenizer
-        return PeopleTraffic(resources.store, tokenizer, resources.show, definition=live_definition(live))
+        traffic = partial(PeopleTraffic, definition=live_definition(live), oldest_s=live.oldest_s)
+        return traffic(resources.store, tokenizer, resources.show)
     return SimulatedTraffic(resources, live.developers)
 
 
@@ -83,8 +86,10 @@ class SimulatedTraffic:
         self._resources = resources
         self._developers = developers
 
-    async def arrive(self, period: Period, since: float, sessions: int) -> None:
-        """Let every developer work; the arm that is theirs serves them."""
+    async def arrive(
+        self, period: Period, since: float, sessions: int, *, closes_at: float = math.inf
+    ) -> None:
+        """Let every developer work; the arm that is theirs serves them. They never keep a cycle waiting."""
         resources = self._resources
         people = population(self._developers, resources.config.seed)
         each = sessions // len(people)

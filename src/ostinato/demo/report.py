@@ -10,9 +10,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from ostinato.loop.beside.front import trial_name
 from ostinato.loop.config import HELD_OUT
 from ostinato.loop.dashboard.commands import write
-from ostinato.loop.results import Cycled, Measured, RunResult
+from ostinato.loop.results import Cycled, Measured, RunResult, Tried
 from ostinato.loop.run import Run, write_whole
 from ostinato.types import Score
 
@@ -27,8 +28,8 @@ def finish(run: Run, result: RunResult, console: Console, *, caveat: str = "") -
     write_whole(run.report, json.dumps(as_json(result), indent=2))
     if _columns(result):
         console.print(_table(result))
-    for cycled in result.cycles:
-        console.print(_verdict(cycled), highlight=False)
+    for line in _lines(result):
+        console.print(line, highlight=False)
     console.print(f"report: {run.directory / 'report.md'}", highlight=False)
 
 
@@ -46,7 +47,9 @@ def as_json(result: RunResult) -> dict[str, Any]:
         "void": {name: {"attempts": each.void, "left_out": each.left_out} for name, each in stages.items()},
         "teach": asdict(result.taught) if result.taught else None,
         "practice": asdict(result.practised) if result.practised else None,
-        "cycles": [_cycle(cycled) for cycled in result.cycles],
+        "cycles": [_cycle(cycled) for cycled in _cycles(result)],
+        "trials": [_trial(tried) for tried in _trials(result)],
+        "served": asdict(result.turned.served) if result.turned else None,
         "integrity": asdict(result.integrity),
         "claim": asdict(result.claimed) if result.claimed else None,
     }
@@ -58,24 +61,37 @@ def _measured(result: RunResult) -> dict[str, Measured]:
     return {name: stage for name, stage in stages.items() if stage is not None}
 
 
+def _cycles(result: RunResult) -> tuple[Cycled, ...]:
+    return result.turned.cycles if result.turned else ()
+
+
+def _trials(result: RunResult) -> tuple[Tried, ...]:
+    return result.turned.trials if result.turned else ()
+
+
 def _cycle(cycled: Cycled) -> dict[str, Any]:
     judged = cycled.judged
-    gate = cycled if judged is None else judged.admission
-    tested = judged.tested if judged else None
     return {
+        "hours": cycled.hours,
         "live": asdict(cycled.lived),
         "collected": asdict(cycled.collected),
         "candidate": cycled.candidate,
-        "champion": cycled.champion,
+        "champion": cycled.base.champion,
         "held_out": _scores(judged.benched.scores) if judged else {},
-        "gate": {"decision": gate.decision, "reason": gate.reason},
+        "gate": {"decision": cycled.decision, "reason": cycled.reason},
         "hold_out": cycled.hold_out,
-        "hold_out_tasks": cycled.hold_out_tasks,
-        "verdict": cycled.decision,
-        "reason": cycled.reason,
+    }
+
+
+def _trial(tried: Tried) -> dict[str, Any]:
+    tested = tried.tested
+    return {
+        **asdict(tried.opened),
+        "verdict": tried.decision,
+        "reason": tried.reason,
+        "hold_out_tasks": tried.hold_out_tasks,
         "arms": {name: asdict(arm) for name, arm in tested.arms.items()} if tested else {},
         "test": tested.evidence if tested else {},
-        "engines": cycled.engines,
     }
 
 
@@ -84,8 +100,11 @@ def _scores(scores: Mapping[str, Score]) -> dict[str, Any]:
 
 
 def _wall(result: RunResult) -> float:
-    """Return the time of all stages; one with a slash in its name is part of another."""
-    return round(sum(time for stage, time in result.seconds.items() if "/" not in stage), 1)
+    """Return the time of all stages; one with a slash in its name is part of another, and a trial goes on
+    beside the cycles, or in the stage that waits for the last one."""
+    trials = {trial_name(tried.opened.candidate) for tried in _trials(result)}
+    alone = (time for stage, time in result.seconds.items() if "/" not in stage and stage not in trials)
+    return round(sum(alone), 1)
 
 
 def interval(score: Score) -> str:
@@ -94,12 +113,16 @@ def interval(score: Score) -> str:
     return f"{score.solve:.0%} [{score.low:.0%}, {score.high:.0%}]{beside} n={score.n}"
 
 
-def _verdict(cycled: Cycled) -> str:
-    """Return the fate of the candidate in one line."""
-    return (
-        f"version {cycled.candidate}: {cycled.decision} ({cycled.reason}); "
-        f"version {cycled.champion} is served"
-    )
+def _lines(result: RunResult) -> list[str]:
+    """Return the fate of each candidate, at the gate and with people, and who is served, a line each."""
+    gates = [f"version {each.candidate}: {each.decision} ({each.reason})" for each in _cycles(result)]
+    trials = [f"{_met(each)}: {each.decision} ({each.reason})" for each in _trials(result)]
+    served = [f"version {result.turned.served.version} is served"] if result.turned else []
+    return gates + trials + served
+
+
+def _met(tried: Tried) -> str:
+    return f"trial of version {tried.opened.candidate} against version {tried.opened.champion}"
 
 
 def _columns(result: RunResult) -> dict[str, Mapping[str, Score]]:
@@ -109,8 +132,8 @@ def _columns(result: RunResult) -> dict[str, Mapping[str, Score]]:
     named = ((first, result.before), (last, result.after))
     columns: dict[str, Measured | None] = {heading: stage for heading, stage in named if stage}
     columns |= result.elsewhere
-    for number, cycled in enumerate(result.cycles, 1):
-        heading = "after the live cycle" if len(result.cycles) == 1 else f"after live cycle {number}"
+    for number, cycled in enumerate(_cycles(result), 1):
+        heading = "after the live cycle" if len(_cycles(result)) == 1 else f"after live cycle {number}"
         columns[heading] = cycled.judged.benched if cycled.judged else None
     return {
         heading: {} if measured is None else measured.scores
@@ -165,17 +188,24 @@ def _markdown(result: RunResult, plots: list[Path], caveat: str) -> str:
         lines += [f"| {' | '.join(row)} |" for row in _rows(result)]
         lines.append("")
     lines += _void(result)
-    for number, cycled in enumerate(result.cycles, 1):
-        gate = cycled.judged.admission if cycled.judged else cycled
+    for number, cycled in enumerate(_cycles(result), 1):
         lines += [
             f"## Live cycle {number}",
             "",
             f"{cycled.lived.sessions} sessions of developers left {cycled.lived.signals} signals. "
-            f"Gate: {gate.decision} ({gate.reason}). "
-            f"Verdict: **{cycled.decision}** ({cycled.reason}). Served: version {cycled.champion}.",
-            *(f"Hold-out: {each}." for each in (cycled.hold_out, cycled.hold_out_tasks) if each),
+            f"Gate of version {cycled.candidate}: {cycled.decision} ({cycled.reason}).",
+            *([f"Hold-out: {cycled.hold_out}."] if cycled.hold_out else []),
             "",
         ]
+    for tried in _trials(result):
+        lines += [
+            f"## {_met(tried).capitalize()}",
+            "",
+            f"Verdict: **{tried.decision}** ({tried.reason}).",
+            *([f"Hold-out: {tried.hold_out_tasks}."] if tried.hold_out_tasks else []),
+            "",
+        ]
+    lines += [f"Served: version {result.turned.served.version}.", ""] if result.turned else []
     lines += [
         "## What must be zero",
         "",

@@ -25,6 +25,7 @@ from enum import StrEnum
 
 from scipy.special import zeta
 
+from ostinato.store import Store
 from ostinato.types import Decision, Verdict
 
 TOTAL = 0.05
@@ -82,6 +83,19 @@ def chain_of(verdicts: Sequence[Verdict], rule: BudgetRule) -> str:
     chains = list(dict.fromkeys(trial.chain for trial in _spent(verdicts)))
     goes_on = chains and chains[-1].rpartition("-")[0] == rule
     return chains[-1] if goes_on else f"{rule}-{len(chains) + 1}"
+
+
+def level_of(store: Store, candidate: int, rule: BudgetRule) -> tuple[float, str]:
+    """Return the level of a candidate's trial, and the chain of the budget that it comes from.
+
+    One whose gate was a part of its trial has what that gate took, however often it is asked. It is asked
+    when a trial begins, and trials follow one another: none is under way whose result could still add to it.
+    """
+    verdicts = store.verdicts()
+    for verdict in verdicts:
+        if verdict.version == candidate and "experiment" in verdict.evidence:
+            return verdict.evidence["alpha"], verdict.evidence.get("chain", UNNAMED)
+    return next_alpha(verdicts, rule), chain_of(verdicts, rule)
 
 
 def _spent(verdicts: Sequence[Verdict]) -> list[_Spent]:

@@ -3,6 +3,9 @@
 A command writes its word into the log of the cycle, and the cycle reads it before each stage and each second
 of a trial. So a word holds whichever process dies, and nobody has to reach the cycle's own process. A
 roll-back does not wait for it: it takes the challenger's traffic away at once.
+
+A word about a candidate is about the one in the trial under way, which goes on beside cycles, and without a
+trial about that of the cycle under way.
 """
 
 import asyncio
@@ -43,9 +46,17 @@ class CycleState:
     cycle: str = ""
     stage: str = ""
     """The stage under way; empty between two cycles."""
+    trial: str = ""
+    """The trial under way beside the cycles, as `trial-of-12`; empty while there is none."""
+    trial_stage: str = ""
     paused: bool = False
     word: CycleEntry | None = None
-    """The word of a person that ends this cycle's candidate; None while there is none."""
+    """The last word of a person on the trial under way or on the cycle's candidate; None for none."""
+
+    @property
+    def subject(self) -> str:
+        """The name of what a word about a candidate is about now; empty when nothing is under way."""
+        return self.trial or (self.cycle if self.stage else "")
 
 
 def state_of(entries: Sequence[CycleEntry]) -> CycleState:
@@ -53,27 +64,34 @@ def state_of(entries: Sequence[CycleEntry]) -> CycleState:
     state = CycleState()
     for entry in entries:
         match entry.action:
+            case CycleAction.STAGE_BEGAN if entry.cycle == state.trial:
+                state = replace(state, trial_stage=entry.detail)
             case CycleAction.STAGE_BEGAN:
-                word = state.word if entry.cycle == state.cycle else None
-                state = replace(state, cycle=entry.cycle, stage=entry.detail, word=word)
+                state = replace(state, cycle=entry.cycle, stage=entry.detail)
             case CycleAction.CYCLE_DONE:
-                state = replace(state, stage="", word=None)
+                state = replace(state, stage="")
+            case CycleAction.TRIAL_OPENED:
+                state = replace(state, trial=entry.cycle)
+            case CycleAction.TRIAL_CLOSED:
+                state = replace(state, trial="", trial_stage="")
             case CycleAction.PAUSE | CycleAction.RESUME:
                 state = replace(state, paused=entry.action is CycleAction.PAUSE)
             case CycleAction.ABORT | CycleAction.PROMOTE | CycleAction.ROLL_BACK:
                 state = replace(state, word=entry)
+    if state.word is not None and state.word.cycle not in {state.trial, state.cycle if state.stage else ""}:
+        return replace(state, word=None)
     return state
 
 
 def say(store: Store, action: CycleAction, by: str, reason: str) -> CycleEntry:
     """Log the word of a person. Raises CycleWordError for one that nothing can obey."""
     state = state_of(cycle_log(store))
-    if action in LAST_WORDS and not state.stage:
+    if action in LAST_WORDS and not state.subject:
         raise CycleWordError("no cycle is under way: there is no candidate to decide about")
     challenger = _in_trial(store)
     if action is CycleAction.PROMOTE and challenger is None:
         raise CycleWordError("no trial is under way: a candidate that met nobody is not promoted by hand")
-    entry = said_now(by, action, state.cycle, reason)
+    entry = said_now(by, action, state.subject or state.cycle, reason)
     log_cycle(store, entry)
     if challenger is not None and LAST_WORDS.get(action) is Decision.ROLL_BACK:
         end(store, challenger[1].experiment, restored(challenger), f"{by} said {action.value}: {reason}")
@@ -93,7 +111,7 @@ def _in_trial(store: Store) -> tuple[Arm, Arm] | None:
 
 
 class CycleControl:
-    """The cycle's ear for the words of people, and its hand on the log."""
+    """The ear of a cycle or trial for the words of people, and its hand on the log."""
 
     def __init__(self, store: Store, cycle: str, poll_s: float = 1.0) -> None:
         self._store = store
@@ -110,16 +128,20 @@ class CycleControl:
         if not any((e.action, e.cycle, e.detail) == wanted for e in cycle_log(self._store)):
             self.log(action, detail)
 
+    def is_paused(self) -> bool:
+        return state_of(cycle_log(self._store)).paused
+
     async def go_on(self) -> None:
         """Wait while the cycle is paused."""
         while True:
-            if not state_of(cycle_log(self._store)).paused:
+            if not self.is_paused():
                 return
             await asyncio.sleep(self._poll_s)
 
     def word(self) -> CycleEntry | None:
-        """Return the word of a person that ends this cycle's candidate, None when nobody said one."""
-        return state_of(cycle_log(self._store)).word
+        """Return the last word of a person that ends this candidate, None when nobody said one."""
+        said = [e for e in cycle_log(self._store) if e.cycle == self._cycle and e.action in LAST_WORDS]
+        return said[-1] if said else None
 
     async def unless(
         self, work: Awaitable[None], decided: Callable[[], Awaitable[bool]] | None = None

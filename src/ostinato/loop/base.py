@@ -1,5 +1,6 @@
 """Protocols of the loop: a display for a person, a source of live sessions, and the resources of a cycle."""
 
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, Literal, Protocol, TypeVar
@@ -39,8 +40,14 @@ class Display(Protocol):
 class LiveTraffic(Protocol):
     """The source of live sessions; the arms in the store say which version serves each user."""
 
-    async def arrive(self, period: Period, since: float, sessions: int) -> None:
-        """Wait until so many sessions that began at `since` or later (seconds since the epoch) have ended."""
+    async def arrive(
+        self, period: Period, since: float, sessions: int, *, closes_at: float = math.inf
+    ) -> None:
+        """Wait for so many sessions: in a release, of those that began at `since` or later, until they have
+        ended; before a collection, until they can be learnt from.
+
+        That wait ends at `closes_at` too, with fewer of them. Times are in seconds since the epoch.
+        """
 
     def clock(self) -> float:
         """Return the time by which attribution windows are judged, in seconds since the epoch."""

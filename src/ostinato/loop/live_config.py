@@ -27,7 +27,9 @@ class LiveConfig:
     port: int = 0
     """The port of the gateway while the run is open, for `people`; 0 takes a free one."""
     sessions: int = 320
-    """The sessions of all developers together that a cycle learns from."""
+    """The sessions of all developers together that a cycle waits for, if its time is not over before."""
+    oldest_s: float = 1_209_600.0
+    """The age, in seconds since its last turn, up to which a session is learnt from: two weeks."""
     ab_sessions: int = 800
     """The sessions of all developers together after which an A/B test is judged."""
     versions: int = 4
@@ -80,7 +82,11 @@ def live_definition(live: LiveConfig) -> LiveDefinition:
 
 
 def check_live(live: LiveConfig) -> None:
-    live_definition(live)
+    if not live.oldest_s > live_definition(live).mature_s:
+        raise ConfigError(
+            f"live.oldest_s is {live.oldest_s:g}, and sessions are learnt from at ages of up to "
+            f"{live_definition(live).mature_s:g}: make it longer"
+        )
     if bool(live.judge) != bool(live.judge_model):
         raise ConfigError("live.judge and live.judge_model go together: an address and the model there")
     for name, words in {"claim": CLAIMS, "budget": BUDGETS, "assign": ASSIGN}.items():

@@ -1,6 +1,7 @@
 """Real people: the sessions that they bring, and the traces of them in a store that must not be deleted."""
 
 import asyncio
+import math
 import shlex
 import sqlite3
 import time
@@ -17,9 +18,12 @@ from ostinato.rewards.live.definition import LIVE, LiveDefinition
 from ostinato.rewards.requests.strata import request_of, strata
 from ostinato.store import Ledger, Phase, Store, StoreError
 from ostinato.store.config import shown
-from ostinato.types import Ending, Source
+from ostinato.store.outlines import outlines_of
+from ostinato.types import Ending, Session, Source
 
 POLL_S = 5.0
+FLOOR = 0.1
+"""The part of the sessions that a collection waits for even when its time is over: less is no batch."""
 LOCAL = "local"
 """The user whose keys `ostinato serve` and `ostinato cycle` print."""
 WAITS: Mapping[Period, str] = {"live": "people at work", "ab": "people in the release"}
@@ -73,18 +77,23 @@ def recording_notice(store: Store, record: str | Path) -> str:
 class Arrived:
     """The sessions of a period so far.
 
-    >>> Arrived(counted=3, withheld=1).line(40)
-    '3 of 40 sessions have ended, and 1 without consent'
+    >>> Arrived(counted=3, withheld=1, young=2).line(40)
+    '3 of 40 sessions can be learnt from, 2 are too young, and 1 without consent'
     """
 
     counted: int
-    """Those that the period waits for, no more than it wants."""
-    withheld: int
+    """Those that the period waits for: of a release those that have ended, of a collection those that can be
+    learnt from."""
+    withheld: int = 0
+    young: int | None = None
+    """Those of a collection whose windows are not over; None in a release."""
     settles_at: float | None = None
-    """When the windows of all are over, in seconds since the epoch; None while some are still to come."""
+    """When the windows of all in a release are over, in seconds since the epoch; None while some are still to
+    come."""
 
     def line(self, wanted: int) -> str:
-        said = f"{self.counted} of {wanted} sessions have ended"
+        what = "have ended" if self.young is None else f"can be learnt from, {self.young} are too young"
+        said = f"{self.counted} of {wanted} sessions {what}"
         if self.withheld:
             said += f", and {self.withheld} without consent"
         if self.settles_at is not None:
@@ -96,9 +105,10 @@ class Arrived:
 class PeopleTraffic:
     """The sessions of people: they come by themselves through the gateway, so the loop only waits for them.
 
-    Those that `ostinato serve` recorded in the same store before count too. When there are enough, it waits
-    until the attribution windows of all of them are over, so that each can be judged. `show` says how many
-    there are meanwhile; `now` returns the time in seconds since the epoch.
+    Those that `ostinato serve` recorded in the same store before count too. A collection counts each session
+    from the end of its own attribution window on; a release waits until those of all its sessions are over.
+    `show` says how many there are meanwhile; `now` returns the time in seconds since the epoch, and no
+    session older than `oldest_s` counts.
     """
 
     def __init__(
@@ -110,6 +120,7 @@ class PeopleTraffic:
         definition: LiveDefinition = LIVE,
         now: Callable[[], float] = time.time,
         poll_s: float = POLL_S,
+        oldest_s: float = math.inf,
     ) -> None:
         self._store = store
         self._tokenizer = tokenizer
@@ -117,40 +128,62 @@ class PeopleTraffic:
         self._definition = definition
         self._now = now
         self._poll_s = poll_s
+        self._oldest_s = oldest_s
 
-    async def arrive(self, period: Period, since: float, sessions: int) -> None:
-        """Look at whole multiples of the pause alone, so that a resumed process does as others do."""
+    async def arrive(
+        self, period: Period, since: float, sessions: int, *, closes_at: float = math.inf
+    ) -> None:
+        """Look at whole multiples of the pause alone, so that a resumed process does as others do.
+
+        A collection looks half a pause apart from a release, so neither depends on which comes first.
+        """
+        shift = self._poll_s / 2 if period == "live" else 0.0
         with self._show.stage(WAITS[period], total=sessions) as bar:
             while True:
-                await asyncio.sleep(self._poll_s - self._now() % self._poll_s)
-                arrived = self._arrived(period, since, sessions)
+                pause = self._poll_s - (self._now() + shift) % self._poll_s
+                closes_in = closes_at - self._now()
+                await asyncio.sleep(min(pause, closes_in) if closes_in > 0 else pause)
+                arrived = self._in_trial(since, sessions) if period == "ab" else self._ripe()
                 bar.at(arrived.counted, arrived.line(sessions))
                 if arrived.settles_at is not None and arrived.settles_at <= self._now():
                     return
+                enough = sessions if self._now() < closes_at else max(1, round(FLOOR * sessions))
+                if period == "live" and arrived.counted >= enough:
+                    return
 
-    def _arrived(self, period: Period, since: float, wanted: int) -> Arrived:
-        """Return how many sessions that count have ended, and when the windows of the first of them are over.
-
-        Those of the hold-out, those without turns, and those that our own failure ended count nowhere. What
-        is to be trained on needs consent; a trial may be decided without.
-        """
-        ended = [
+    def _ended(self, since: float) -> list[Session]:
+        """Return the ended sessions that count: none of the hold-out, and none that our failure ended."""
+        return [
             session
             for session in self._store.sessions(source=Source.LIVE, ended=True, since=since)
             if session.arm in ARMS and session.ending is not Ending.INFRASTRUCTURE
         ]
-        given = [session for session in ended if session.consent or period == "ab"]
-        if period == "live" and len(given) >= wanted:
-            agreed = self._store.accounts.consented([(s.organisation, s.user) for s in given])
-            given = [session for session in given if agreed[session.organisation, session.user]]
-        withheld = len(ended) - len(given)
-        if len(given) < wanted:
-            return Arrived(counted=len(given), withheld=withheld)
-        turns = self._store.turns_of([session.id for session in given])
-        counted = [turns[session.id] for session in given if turns.get(session.id)][:wanted]
+
+    def _in_trial(self, since: float, wanted: int) -> Arrived:
+        """Return how many sessions have ended, and when the windows of the first of them are over."""
+        ended = self._ended(since)
+        if len(ended) < wanted:
+            return Arrived(counted=len(ended))
+        turns = outlines_of(self._store, [session.id for session in ended])
+        counted = [turns[session.id] for session in ended if turns.get(session.id)][:wanted]
         settles_at = max(map(self._definition.settles_at, counted), default=0.0)
         whole = len(counted) == wanted
-        return Arrived(counted=len(counted), withheld=withheld, settles_at=settles_at if whole else None)
+        return Arrived(counted=len(counted), settles_at=settles_at if whole else None)
+
+    def _ripe(self) -> Arrived:
+        """Return how many sessions can be learnt from now: each as soon as its own window is over.
+
+        Those that wait for late facts are not waited for, and a slow session holds up no other one.
+        """
+        now, ended = self._now(), self._ended(self._now() - self._oldest_s)
+        prompts = Ledger(self._store).live_prompts([session.id for session in ended])
+        left = [each for each in ended if prompts[each.id][1] in {None, Phase.RESERVED, Phase.OFFERED}]
+        agreed = self._store.accounts.consented([(each.organisation, each.user) for each in left])
+        given = [each for each in left if each.consent and agreed[each.organisation, each.user]]
+        turns = outlines_of(self._store, [session.id for session in given])
+        ages = [self._definition.trains_at(id_, some) for id_, some in turns.items()]
+        ripe = sum(at <= now for at in ages)
+        return Arrived(counted=ripe, withheld=len(left) - len(given), young=len(ages) - ripe)
 
     def clock(self) -> float:
         return self._now()

@@ -3,7 +3,7 @@
 ::
 
     prepare ─► teach ─► before ─► practice ─► after ─► cycle … ─► deployed for `ostinato serve`
-                 │                   │                   └ live, reward, train, gate, A/B, verdict
+                 │                   │                   └ live, reward, train, gate; beside them A/B, verdict
                  └ teacher + SFT     └ actor + learner
 """
 
@@ -14,20 +14,21 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from ostinato.loop.base import Display, LiveTraffic
+from ostinato.loop.beside.served import deploy
 from ostinato.loop.config import RunConfig
-from ostinato.loop.cycle import cycles, deploy
+from ostinato.loop.cycle import cycles
 from ostinato.loop.resources import RunResources, open_resources
 from ostinato.loop.results import (
     Champion,
     Claimed,
     Counters,
-    Cycled,
     Integrity,
     Measured,
     Practised,
     Published,
     RunResult,
     Taught,
+    Turned,
 )
 from ostinato.loop.run import Run
 from ostinato.loop.stages.learn import publish
@@ -123,18 +124,18 @@ async def run_pipeline(
         for stage in stages_of(config):
             work = partial(stage.work, done)
             done.results[stage.name] = await resources.stage(stage.name, stage.schema, work)
-        cycled = []
+        turned = None
         if "cycle" in config.schedule.stages:
             champion = Champion(version=done.version, measured=done.results["after"])
-            cycled = await cycles(resources, live(resources), champion, done.tasks, config.schedule.cycles)
-        if not cycled:
+            turned = await cycles(resources, live(resources), champion, done.tasks, config.schedule.cycles)
+        else:
             deploy(resources.store, done.version)
         claimed = None
         if config.bench.claim:
-            newest = cycled[-1].champion if cycled else done.version
+            newest = turned.served.version if turned else done.version
             work_of_claim = partial(claim, resources, 0, newest)
             claimed = await resources.stage(claim_stage(config.bench.claim), Claimed, work_of_claim)
-        counted = integrity(resources.store, _engines(done.results, cycled))
+        counted = integrity(resources.store, _engines(done.results, turned))
     own = {"taught": "teach", "before": "before", "practised": "practice", "after": "after"}
     return RunResult(
         seed=config.seed,
@@ -143,16 +144,16 @@ async def run_pipeline(
         cpu_s=round(cpu_seconds(), 1),
         **{key: done.results.get(name) for key, name in own.items()},
         elsewhere={name: result for name, result in done.results.items() if "-" in name},
-        cycles=tuple(cycled),
+        turned=turned,
         integrity=counted,
         claimed=claimed,
     )
 
 
-def _engines(results: Mapping[str, Any], cycled: Sequence[Cycled]) -> list[Counters]:
-    """Return what the engines of all stages and cycles counted."""
+def _engines(results: Mapping[str, Any], turned: Turned | None) -> list[Counters]:
+    """Return what the engines of all stages, cycles and trials counted, each once."""
     counters = [result.engine for result in results.values() if isinstance(result, Measured | Practised)]
-    return counters + [engine for cycle in cycled for engine in cycle.engines.values()]
+    return counters + (turned.engines if turned else [])
 
 
 def integrity(store: Store, engines: Sequence[Counters]) -> Integrity:

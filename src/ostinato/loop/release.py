@@ -5,11 +5,10 @@ ended stays ended. Nobody stays on a version that was not promoted.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
 from ostinato.deploy.control import LAST_WORDS, CycleControl
-from ostinato.deploy.late import fallen, promotions
 from ostinato.deploy.release import ReleasePlan, end, guard, widen
 from ostinato.deploy.terms import TrialSession
 from ostinato.deploy.traffic import promoted, restored
@@ -17,7 +16,7 @@ from ostinato.loop.base import LiveTraffic, Resources
 from ostinato.loop.live_config import CHALLENGER, CHAMPION, live_definition
 from ostinato.loop.results import Tested
 from ostinato.loop.stages.follow_ups import read_follow_ups
-from ostinato.loop.stages.late import settle_promotions
+from ostinato.loop.stages.late import LateFacts
 from ostinato.loop.trial import (
     alarms_in,
     heard,
@@ -43,8 +42,6 @@ SETTLE_S = 1.0
 YOUNG_S = 5.0
 """A look while sessions come leaves out those whose windows ended less than this ago: their last words may
 be on the way."""
-LATE_EVERY_S = 3600.0
-"""The time between two looks, during a release, at the outcomes of earlier promotions."""
 
 
 class Releasing:
@@ -56,18 +53,20 @@ class Releasing:
         traffic: LiveTraffic,
         plan: ReleasePlan,
         control: CycleControl,
+        *,
+        late: LateFacts,
         arms: tuple[Arm, Arm],
     ) -> None:
         self._resources = resources
         self._traffic = traffic
         self._plan = plan
         self._control = control
+        self._late = late
         self._arms = arms
         self._verdict: Verdict | None = None
         self._observations: list[TrialSession] = []
         self._habits: Mapping[str, float] | None = None
         self._seen = 0
-        self._late_at = 0.0
         self._read: set[str] = set()
 
     async def run(self) -> tuple[Verdict, list[TrialSession]]:
@@ -202,16 +201,11 @@ class Releasing:
         return self._habits
 
     def _champion_fell(self) -> bool:
-        """Settle earlier promotions, once an hour; return whether the champion of this trial stands no more.
+        """Return whether the champion of this trial stands no more.
 
-        Then there is nothing to compare with: the trial is held, and the next cycle puts back what stands.
+        Then there is nothing to compare with: the trial is held, and what stands is put back after it.
         """
-        store, now = self._resources.store, self._resources.store.now()
-        if now >= self._late_at:
-            self._late_at = now + LATE_EVERY_S
-            definition = live_definition(self._resources.config.live)
-            settle_promotions(store, definition, as_of=now + self._ahead_s)
-        down = fallen([each for each in promotions(store) if not each.put_back])
+        down = self._late.fallen()
         if down and down[0].late is not None:
             reason = f"the champion rests on version {down[0].version}, which was {down[0].late.reason}"
             self._verdict = Verdict(
@@ -276,10 +270,13 @@ async def release(
     plan: ReleasePlan,
     control: CycleControl,
     *,
+    late: LateFacts,
     champion: int,
     candidate: int,
+    serve: Callable[[int], Awaitable[None]],
 ) -> Tested:
-    """Take a candidate to people, step by step, and act on the verdict. The champion is served already.
+    """Take a candidate to people, step by step, and act on the verdict. The champion is served already, and
+    `serve` sends everybody to a version that was promoted, by an engine that stays up.
 
     A word of a person ends it at once and overrules the verdict. An interrupted release goes on as the same
     one.
@@ -290,8 +287,10 @@ async def release(
             replace(present[CHAMPION], version=champion, experiment=plan.trial.experiment),
             replace(present[CHALLENGER], version=candidate, experiment=plan.trial.experiment),
         )
-        releasing = Releasing(resources, traffic, plan, control, arms)
+        releasing = Releasing(resources, traffic, plan, control, late=late, arms=arms)
         verdict, observations = await releasing.run()
+        if verdict.decision.promotes:
+            await serve(candidate)
         met = of_trial(resources.store, plan.trial, _began(resources.store, plan))
         await asyncio.to_thread(
             rescore, resources.store, live_definition(resources.config.live), met, as_of=traffic.clock()

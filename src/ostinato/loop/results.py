@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ostinato.deploy.budget import UNNAMED
 from ostinato.deploy.outcomes import Measurement
 from ostinato.rollout.collect import Harvest
 from ostinato.types import Decision, Score
@@ -85,33 +84,36 @@ class Champion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PutBack:
-    """The version that a cycle begins with, after the late facts on earlier promotions."""
+class Began:
+    """The beginning of a cycle."""
 
+    at: float
+    """In seconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """The weights that a cycle trains on: the champion's, published again where others came after them."""
+
+    champion: int
     version: int
-    demoted: tuple[int, ...]
-    """The promoted versions that are served no more; empty when the champion stays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lived:
-    """The live sessions that the champion served before a collection, and the signals on them."""
+    """The live sessions since the cycle before that had ended at a collection, and the signals on them."""
 
-    version: int
     sessions: int
     signals: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """The gate's decision, with the id and the error level of the A/B test that it may admit to."""
+    """The gate's decision, with the id of the A/B test that it may admit to."""
 
     decision: Decision
     reason: str
     experiment: str
-    alpha: float
-    chain: str = UNNAMED
-    """The chain of the budget that `alpha` comes from; results of older runs name none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,67 +150,103 @@ class Tested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """The terms of a trial that are settled when it begins, so that a kill takes no second level."""
+
+    candidate: int
+    champion: int
+    """The version that people meet beside it."""
+    experiment: str
+    alpha: float
+    chain: str
+    """The chain of the budget that `alpha` comes from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """One whole trial: a candidate that is refused in its shadow, or by a word, meets nobody."""
+
+    opened: Opened
+    shadowed: Shadowed | None
+    tested: Tested | None
+    decision: Decision
+    reason: str
+    hold_out_tasks: str
+    """The version that it promoted against the first one, on tasks that no gate sees; empty without a
+    promotion or such tasks."""
+
+    @property
+    def met(self) -> bool:
+        return self.tested is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """The judgement of a candidate. One not admitted has no shadow; one refused there meets nobody."""
+    """The judgement of the gate on a candidate."""
 
     benched: Measured
     admission: Admission
-    shadowed: Shadowed | None
-    tested: Tested | None
-
-    @property
-    def last(self) -> Admission | Shadowed | Tested:
-        """The step that it came to."""
-        return self.tested or self.shadowed or self.admission
-
-    @property
-    def decision(self) -> Decision:
-        return self.last.decision
-
-    @property
-    def reason(self) -> str:
-        return self.last.reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cycled:
-    """One whole cycle; `judged` is None when there was no candidate: no session could be learnt from."""
+    """One whole cycle, from the live sessions to the gate's decision; `judged` is None when there was no
+    candidate: no session could be learnt from."""
 
+    began_at: float
     lived: Lived
     collected: Harvest
+    base: Base
     candidate: int
-    champion: int
-    """The version that is served at the end."""
-    engine: Counters
-    """The counters of the engine that served the champion."""
     judged: Judged | None
+    refused: str
+    """Why an admitted candidate does not go to people all the same: a word, or another champion since."""
     hold_out: str
     """The newest champion against the first version, on people whom no trial meets; empty without such."""
-    hold_out_tasks: str = ""
-    """The version that this cycle promoted against the first one, on tasks that no gate sees; empty without
-    a promotion or such tasks."""
     ended_at: float
-    """The time in seconds since the epoch, from which on sessions are for the next cycle."""
-    put_back: tuple[int, ...] = ()
-    """The versions of earlier promotions that late facts took back before this cycle."""
+    """The time of the gate's decision, in seconds since the epoch."""
 
     @property
     def decision(self) -> Decision:
-        return Decision.HOLD if self.judged is None else self.judged.decision
+        if self.judged is None or self.refused:
+            return Decision.HOLD
+        return self.judged.admission.decision
 
     @property
     def reason(self) -> str:
-        return "no session could be learnt from" if self.judged is None else self.judged.reason
+        if self.judged is None:
+            return "no session could be learnt from"
+        return self.refused or self.judged.admission.reason
 
     @property
-    def engines(self) -> Mapping[str, Counters]:
-        """The counters of every engine of the cycle."""
-        engines = {"champion": self.engine}
-        if self.judged is not None:
-            engines["gate"] = self.judged.benched.engine
-        if self.judged is not None and self.judged.tested is not None:
-            engines["challenger"] = self.judged.tested.engine
-        return engines
+    def hours(self) -> float:
+        """The hours from the beginning of the collection to the gate's decision."""
+        return (self.ended_at - self.began_at) / 3600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """The end of the cycles and of the trials beside them: who is served, by engines that counted this."""
+
+    version: int
+    engine: Counters
+    """The sum over the engines that served the champion, one after another."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turned:
+    """The cycles of a run, and the trials that went on beside them."""
+
+    cycles: tuple[Cycled, ...]
+    trials: tuple[Tried, ...]
+    served: Served
+
+    @property
+    def engines(self) -> list[Counters]:
+        """The counters of every engine, each once."""
+        gates = [cycle.judged.benched.engine for cycle in self.cycles if cycle.judged is not None]
+        challengers = [trial.tested.engine for trial in self.trials if trial.tested is not None]
+        return [self.served.engine, *gates, *challengers]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,6 +278,6 @@ class RunResult:
     after: Measured | None
     elsewhere: Mapping[str, Measured]
     """The measurements of `before` and `after` under further profiles, by stage: `after-codex`."""
-    cycles: tuple[Cycled, ...]
+    turned: Turned | None
     integrity: Integrity
     claimed: Claimed | None = None

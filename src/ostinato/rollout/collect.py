@@ -8,6 +8,7 @@ kill at any point leaves sessions that the next collection takes. A signal that 
 a session and the trainer's claim makes the ledger return it, and the next collection scores it anew.
 """
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -36,26 +37,55 @@ class Harvest:
     withheld: int
     """Sessions that may not be trained on: no consent when they began, or taken back since."""
     mean_reward: float
+    too_old: int = 0
+    """Sessions that nothing is learnt from any more: they are older than the bound."""
+    mean_age_s: float = 0.0
+    oldest_age_s: float = 0.0
+    """The age of those that wait for the trainer now, since their last turn."""
+
+    @property
+    def line(self) -> str:
+        """The figures in one line for a person."""
+        ages = f"{_length(self.mean_age_s)} old on average and {_length(self.oldest_age_s)} at most"
+        said = f"collected {self.offered} of {self.sessions} sessions, {ages}"
+        said += f", {self.signals} signals, mean reward {self.mean_reward:.2f}"
+        if self.too_old:
+            said += f"; {self.too_old} are too old to learn from"
+        return said + (f"; {self.withheld} are withheld for want of consent" if self.withheld else "")
+
+
+def _length(seconds: float) -> str:
+    return f"{seconds / 3600:.1f} h" if seconds < 2 * 86_400 else f"{seconds / 86_400:.1f} days"
 
 
 def await_collection(store: Store, sessions: Sequence[Session]) -> None:
     """Leave ended live sessions for the next collection, each of their turns with a state until then.
 
-    Those that our own failure ended are void, and are not waited for.
+    Those that our own failure ended are void, and are not waited for; a cycle has collected some already.
     """
     ledger = Ledger(store)
     void = [session.id for session in sessions if session.ending is Ending.INFRASTRUCTURE]
-    ids = [session.id for session in sessions if session.ending is not Ending.INFRASTRUCTURE]
+    known = ledger.live_prompts([each.id for each in sessions if each.ending is not Ending.INFRASTRUCTURE])
+    waiting = {id_: prompt for id_, (prompt, phase) in known.items() if phase in {None, Phase.RESERVED}}
     ledger.account_sessions(void, State.VOID)
-    ledger.account_sessions(ids, State.CENSORED)
-    ledger.wait([prompt for prompt, _ in ledger.live_prompts(ids).values()], State.CENSORED)
+    ledger.account_sessions(waiting, State.CENSORED)
+    ledger.wait(waiting.values(), State.CENSORED)
 
 
 class Collector:
     """The collector of live sessions: those of some arms become groups, each session once."""
 
-    def __init__(self, store: Store, definition: LiveDefinition, person_share: float = 1.0) -> None:
+    def __init__(
+        self,
+        store: Store,
+        definition: LiveDefinition,
+        person_share: float = 1.0,
+        *,
+        oldest_s: float = math.inf,
+    ) -> None:
+        """Learn from sessions of at most `oldest_s`, in seconds since their last turn."""
         self._store = store
+        self._oldest_s = oldest_s
         self._ledger = Ledger(store)
         self._definition = definition
         self._person_share = person_share
@@ -82,7 +112,7 @@ class Collector:
         self._ledger.reopen()
         prompts = self._uncollected(arms)
         given, withheld = self._split(prompts)
-        scored = score_live(self._store, self._definition, given, as_of=as_of)
+        scored, too_old = self._young(score_live(self._store, self._definition, given, as_of=as_of))
         waits = {session.id for session, (_, phase) in prompts.items() if phase is Phase.OFFERED}
         self._store.add_rewards(each.reward for each in scored if each.session.id not in waits)
         asked_again = set(unheard) - waits
@@ -96,6 +126,7 @@ class Collector:
             each.session.id in waits or self._offer(each, credited, prompts[each.session][0], stratum)
             for each, credited, stratum in zip(ripe, credited_all, strata, strict=True)
         ]
+        ages = [self._age_s(each) for each, is_taken in zip(ripe, taken, strict=True) if is_taken]
         return Harvest(
             sessions=len(given),
             signals=sum(len(each.signals) for each in scored),
@@ -104,7 +135,22 @@ class Collector:
             untrainable=len(taken) - sum(taken),
             withheld=len(withheld),
             mean_reward=sum(each.reward.total for each in ripe) / max(1, len(ripe)),
+            too_old=too_old,
+            mean_age_s=sum(ages) / max(1, len(ages)),
+            oldest_age_s=max(ages, default=0.0),
         )
+
+    def _young(self, scored: Sequence[LiveCredit]) -> tuple[list[LiveCredit], int]:
+        """Return the sessions that are not too old, and the number of the others, which are given up."""
+        old = {each.session.id for each in scored if self._age_s(each) > self._oldest_s}
+        self._ledger.account_sessions(old, State.STALE)
+        self._ledger.give_up(list(old), "too old to learn from")
+        return [each for each in scored if each.session.id not in old], len(old)
+
+    def _age_s(self, one: LiveCredit) -> float:
+        """Return the time since the last turn of a session, by the clock of the record."""
+        ended = max((turn.started_at + turn.latency_s for turn in one.turns), default=one.session.started_at)
+        return self._store.now() - ended
 
     def _uncollected(self, arms: Sequence[str]) -> dict[Session, Known]:
         """Return the ended sessions whose prompt is not at its end, with the prompt and its phase.

@@ -15,12 +15,15 @@ from ostinato.store.store import Store
 
 
 class CycleAction(StrEnum):
-    """The actions that are logged: the first six are the cycle's own, the others those of people."""
+    """The actions that are logged: those of people come last, the others are the cycle's own."""
 
     STAGE_BEGAN = "stage_began"
     STAGE_DONE = "stage_done"
     CYCLE_DONE = "cycle_done"
+    TRIAL_OPENED = "trial_opened"  # a candidate is on its way to people; the detail is its cycle
     TRIAL_BEGAN = "trial_began"  # the detail is the terms of the trial, as JSON
+    TRIAL_CLOSED = "trial_closed"  # the detail is the decision and its reason
+    SUPERSEDED = "superseded"  # an admitted candidate meets nobody; the detail says for what
     ALARM = "alarm"  # a monitor sounded
     PUT_BACK = "put_back"  # what a demoted promotion had replaced is served again; the detail is its trial
     SEALED_OPENED = "sealed_opened"  # held-out tasks were opened for a claim; the detail is JSON
@@ -45,7 +48,7 @@ class CycleEntry:
     by: str
     action: CycleAction
     cycle: str = ""
-    """The cycle's name, as `cycle-3`; empty for a word of a person."""
+    """The name of the cycle or trial that it is about, as `cycle-3` or `trial-of-12`."""
     detail: str = ""
     """The stage, the decision or the person's reason."""
 

@@ -1,6 +1,6 @@
 """A short week through the shipped cycle: its report, its kills, and what stays hidden.
 
-Covers every module of ostinato_lab/week, and loop/stages/held_out_tasks.py.
+Covers every module of ostinato_lab/week, and loop/stages/measure.py.
 """
 
 import asyncio
@@ -51,8 +51,10 @@ def week(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
 def test_a_week_ends_in_a_report_with_what_people_think_beside_the_reward(week: tuple[Path, Any]) -> None:
     directory, found = week
     report = report_of(found, open_policies(Run(directory=directory)))
-    (row,) = report["cycles"]
-    assert row["mature"] > 0 and row["sessions"] >= row["mature"] and 0 < row["satisfaction"] < 1
+    assert len(report["cycles"]) == SHORT.cycles and report["trials"]
+    for row in report["cycles"]:
+        assert row["mature"] > 0 and row["sessions"] >= row["mature"] and 0 < row["satisfaction"] < 1
+        assert 0 < row["took"] <= report["most_hours_to_the_gate"] and row["age"] >= 1.0
     gained = report["hidden_satisfaction_gained"]
     assert gained["low"] <= gained["estimate"] <= gained["high"]
     draw(report, directory / "week.svg")

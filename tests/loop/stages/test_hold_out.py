@@ -10,8 +10,8 @@ from typing import Any
 from tests.store.builders import session, turn
 
 from ostinato.deploy.hold_out import FIRST, NEWEST
+from ostinato.loop.beside.served import deploy
 from ostinato.loop.config import RunConfig
-from ostinato.loop.cycle import deploy
 from ostinato.loop.live_config import LiveConfig
 from ostinato.loop.stages.hold_out import holding_out
 from ostinato.loop.trial import compare_held_out

@@ -1,9 +1,11 @@
-"""Work beside the work of a stage: lessons beside their trainer, samplers beside the learner."""
+"""Work beside other work: lessons beside their trainer, samplers beside the learner, trials beside cycles."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 @asynccontextmanager
@@ -16,3 +18,19 @@ async def alongside(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Ta
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def both(one: Coroutine[Any, Any, T], other: Coroutine[Any, Any, None]) -> T:
+    """Run two works side by side to their ends, and return the result of `one`; when either fails, cancel the
+    other, and raise."""
+    first, second = asyncio.create_task(one), asyncio.create_task(other)
+    try:
+        await asyncio.wait({first, second}, return_when=asyncio.FIRST_EXCEPTION)
+        for task in (first, second):
+            if task.done():
+                task.result()
+        return first.result()
+    finally:
+        first.cancel()
+        second.cancel()
+        await asyncio.gather(first, second, return_exceptions=True)

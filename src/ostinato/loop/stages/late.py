@@ -1,17 +1,47 @@
 """The outcomes of promotions in the record: which are mature, and what they say of each provisional one."""
 
+import math
 from collections import defaultdict
 from dataclasses import replace
 from itertools import pairwise
 
-from ostinato.deploy.late import Promotion, judge_outcomes, promotions, settle_all
+from ostinato.deploy.late import Promotion, fallen, judge_outcomes, promotions, settle_all
 from ostinato.deploy.terms import TrialSession
+from ostinato.loop.base import LiveTraffic, Resources
+from ostinato.loop.live_config import live_definition
 from ostinato.rewards.live.definition import LiveDefinition
 from ostinato.rewards.live.outcomes import read_outcomes
 from ostinato.rewards.signals import SignalValueError
 from ostinato.store import Store
 from ostinato.store.outlines import outlines_of
 from ostinato.types import Ending, Session, Source, Verdict
+
+LATE_EVERY_S = 3600.0
+"""The time between two looks at the outcomes of earlier promotions."""
+
+
+class LateFacts:
+    """What late facts, and the words of people, say of promotions while cycles and trials go on."""
+
+    def __init__(self, resources: Resources, traffic: LiveTraffic) -> None:
+        self._resources = resources
+        self._traffic = traffic
+        self._settled_at = -math.inf
+
+    def fallen(self) -> list[Promotion]:
+        """Return the newest promotions that stand no more and were not put back, oldest first.
+
+        Outcomes are read as of each whole hour, so a process that went on after a kill finds the same.
+        """
+        store, show = self._resources.store, self._resources.show
+        now = store.now()
+        hour = now // LATE_EVERY_S * LATE_EVERY_S
+        if hour > self._settled_at:
+            self._settled_at, as_of = hour, hour + self._traffic.clock() - now
+            definition = live_definition(self._resources.config.live)
+            for late in settle_promotions(store, definition, as_of=as_of):
+                show.say(f"version {late.version}: {late.reason}")
+        return fallen([each for each in promotions(store) if not each.put_back])
 
 
 def settle_promotions(store: Store, definition: LiveDefinition, *, as_of: float) -> list[Verdict]:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from ostinato.loop.base import Resources
-from ostinato.loop.live_config import live_definition
 from ostinato.loop.resources import RunResources
 from ostinato.loop.results import Published
 from ostinato.loop.run import START
@@ -20,20 +19,17 @@ LEARNER = "ostinato.train.learner"
 async def refine(resources: Resources, champion: int) -> Published:
     """Let the learner go on from the champion on the groups that wait.
 
-    Return the candidate's version, which is the champion's when there was nothing to learn from. Sessions of
-    the trial before are as far behind as its candidate and this one together, and one version more when the
-    champion was published again. Those that waited to be mature are as far behind as they are old.
+    Return the candidate's version, which is the champion's when there was nothing to learn from. The
+    collector bounds the age of the sessions in hours: how many versions ago they were says nothing, since
+    candidates are made while one champion serves on.
     """
     live, until = resources.config.live, champion + resources.config.live.versions
-    behind = 2 * live.versions + 1
-    if live_definition(live).late.share:
-        behind = until  # the collector bounds their age: those that wait for late facts are a week old
     config = replace(
         resources.config.refine,
         versions=None,
         spread=True,
         learning_rate=live.learning_rate,
-        staleness=max(resources.config.refine.staleness, behind),
+        staleness=until,
     )
     settings = _settings(resources, "live", config, until=until, before="practice")
     log = resources.run.directory / "learner-live" / "learner.jsonl"
@@ -58,12 +54,14 @@ async def publish(resources: Resources) -> Published:
 
 
 async def restore(resources: Resources, champion: int) -> Published:
-    """Publish the champion's weights as the newest version, which the next cycle learns from."""
+    """Publish the champion's weights as the newest version, unless they are; it is what is learnt from."""
+    if champion == max((row.version for row in resources.store.versions()), default=champion):
+        return Published(version=champion)
     run = resources.run
     settings = RepublishProcess(store=run.store, objects=run.objects, version=champion)
     await resources.train("put-back", "ostinato.train.republish", settings, lambda: None)
     version = max(row.version for row in resources.store.versions())
-    resources.show.say(f"version {version} has the weights of version {champion} again, which stays served")
+    resources.show.say(f"version {version} has the weights of version {champion} again, to learn from")
     return Published(version=version)
 
 

@@ -126,11 +126,11 @@ class LiveDefinition:
         """
         return Scorer(self).score(session_id, turns, signals, as_of)
 
-    def settles_at(self, turns: Sequence[Turn]) -> float:
+    def settles_at(self, turns: Sequence[Turn | TurnOutline]) -> float:
         """Return when the window of a session with these turns is over, in seconds since the epoch."""
         return max(turn.started_at + turn.latency_s for turn in turns) + self.train_after_s
 
-    def trains_at(self, session_id: str, turns: Sequence[Turn]) -> float:
+    def trains_at(self, session_id: str, turns: Sequence[Turn | TurnOutline]) -> float:
         """Return when it is trained on: then, or at maturity if it is drawn to wait for late facts."""
         waits = self.late.waits(session_id)
         return self.settles_at(turns) + (self.late.after_s - self.train_after_s if waits else 0.0)

@@ -1,4 +1,4 @@
-"""Groups that the trainer claimed and could not train on."""
+"""Groups that the trainer claimed and could not train on, and those whose weights go nowhere."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from sqlalchemy import Connection
 
 from ostinato.store.ledger import group_queries
-from ostinato.store.ledger.phases import Phase, move
+from ostinato.store.ledger.phases import Phase, Stage, move
 from ostinato.store.ledger.turn_states import set_states, turns_of_groups
 from ostinato.store.sql import schema
 from ostinato.store.sql.database import Database
@@ -33,3 +33,15 @@ def drop_claimed(
         set_states(database, connection, turns_of_groups(connection, claimed), state, reason)
         dropped += len(rows)
     return dropped
+
+
+def give_back(connection: Connection, version: int, base: int) -> int:
+    """Reserve live prompts again that were trained into the versions after `base` up to `version`; return
+    their number. Those of which a session was purged meanwhile stay."""
+    group, prompt = schema.groups.c, schema.prompts.c
+    trained = group.target_version > base, group.target_version <= version
+    live = prompt.stage == Stage.LIVE.value
+    groups = group_queries.in_phase(connection, Phase.TRAINED, live, *trained, ~group.withdrawn)
+    group_queries.delete_groups(connection, [row.id for row in groups])
+    move(connection, [row.prompt for row in groups], Phase.RESERVED, "its candidate was superseded")
+    return len(groups)

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, select, update
+from sqlalchemy import Connection, Row, delete, func, select, update
 
 from ostinato.store.ledger.pacing import OLDEST_FIRST
 from ostinato.store.ledger.phases import Phase
@@ -35,6 +35,13 @@ def set_target(connection: Connection, group_ids: Sequence[str], version: int | 
     for some in chunks(group_ids):
         change = update(schema.groups).where(schema.groups.c.id.in_(some))
         connection.execute(change.values(target_version=version))
+
+
+def delete_groups(connection: Connection, group_ids: Sequence[str]) -> None:
+    """Delete groups with their samples, so that their prompts can be offered again."""
+    for some in chunks(group_ids):
+        connection.execute(delete(schema.samples).where(schema.samples.c.group_id.in_(some)))
+        connection.execute(delete(schema.groups).where(schema.groups.c.id.in_(some)))
 
 
 def facts(connection: Connection, session_ids: Sequence[str]) -> Counter[str]:

@@ -9,11 +9,11 @@ Every transition is one transaction that is on the disk when the call returns.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, delete, select, true, update
+from sqlalchemy import Connection, select, true, update
 
 from ostinato.store.accounts import consented
 from ostinato.store.ledger import group_queries, leases, leftovers, pacing, prompt_queries
-from ostinato.store.ledger.dropped_groups import drop_claimed
+from ostinato.store.ledger.dropped_groups import drop_claimed, give_back
 from ostinato.store.ledger.phases import LedgerError, Phase, Stage, hold_out, move
 from ostinato.store.ledger.turn_states import (
     count_reasons,
@@ -168,9 +168,7 @@ class Ledger:
         stale = group_queries.outdated(connection)
         ids = [row.id for row in stale]
         set_states(self._database, connection, turns_of_groups(connection, ids), State.CENSORED)
-        for some in chunks(ids):
-            connection.execute(delete(schema.samples).where(schema.samples.c.group_id.in_(some)))
-            connection.execute(delete(schema.groups).where(schema.groups.c.id.in_(some)))
+        group_queries.delete_groups(connection, ids)
         move(connection, [row.prompt for row in stale], Phase.RESERVED, "more was heard of it")
         return len(stale)
 
@@ -252,6 +250,12 @@ class Ledger:
         taught = turns_of_groups(connection, [id for id in ids if id not in flat])
         set_states(self._database, connection, taught, State.TRAINED)
         set_states(self._database, connection, turns_of_groups(connection, list(flat)), State.NO_ADVANTAGE)
+
+    def give_back(self, version: int, base: int) -> int:
+        """Let live sessions of the versions after `base` up to `version`, which nobody will meet, be learnt
+        from again; return their number. Their trainings and states stay. Done again it changes nothing."""
+        with self._database.write() as connection:
+            return give_back(connection, version, base)
 
     def lessons_read(self) -> tuple[str, ...]:
         """Return the batch of a version trained by a teacher: one group id for each lesson, in order.

@@ -16,7 +16,8 @@
     held-out (from the start: it enters no other phase)
 
 A prompt that weights contain becomes `trained` from any other phase: the weights are the fact and the record
-follows. The phases on the right are ends.
+follows. The phases on the right are ends, but for one: what a superseded candidate was trained on, which
+nobody met and nothing was learnt on top of, is `reserved` again (`Ledger.give_back`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -65,7 +66,7 @@ class Phase(StrEnum):
 
 ENDS = frozenset({Phase.TRAINED, Phase.STALE, Phase.WITHHELD, Phase.WITHDRAWN, Phase.DROPPED, Phase.HELD_OUT})
 BEFORE: dict[Phase, frozenset[Phase]] = {
-    Phase.RESERVED: frozenset({Phase.OFFERED}),
+    Phase.RESERVED: frozenset({Phase.OFFERED, Phase.TRAINED}),
     Phase.OFFERED: frozenset({Phase.RESERVED, Phase.CLAIMED}),
     Phase.CLAIMED: frozenset({Phase.OFFERED}),
     Phase.TRAINED: frozenset(Phase) - {Phase.TRAINED, Phase.HELD_OUT},

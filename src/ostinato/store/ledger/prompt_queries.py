@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sqlalchemy import Connection, and_, func, or_, select
 
@@ -42,27 +42,43 @@ def unended(connection: Connection) -> int:
 
 
 def trained_twice(connection: Connection) -> int:
-    """Return the number of prompts that were trained more than once.
+    """Return the number of prompts that some weights contain more than once.
 
     The append-only trainings are counted, and the groups in a version's batch that no training names: the
-    batch is written with the version, from the trainer's own state.
+    batch is written with the version, from the trainer's own state. Two versions of which neither was trained
+    on top of the other share no weights, so a prompt in both is in neither twice.
     """
     prompt_of: dict[str, str] = {
         row[0]: row[1] for row in connection.execute(select(groups.c.id, groups.c.prompt))
     }
-    times: dict[str, int] = defaultdict(int)
+    versions_of: dict[str, list[int]] = defaultdict(list)
+    parents: dict[int, int | None] = {}
     counted: set[tuple[int, str]] = set()
     for version, group_id, prompt in connection.execute(
         select(trainings.c.version, trainings.c.group_id, trainings.c.prompt)
     ):
         prompt_of[group_id] = prompt
         counted.add((version, group_id))
-        times[prompt] += 1
-    for version, batch in connection.execute(select(versions.c.version, versions.c.batch)):
+        versions_of[prompt].append(version)
+    columns = versions.c.version, versions.c.parent, versions.c.batch
+    for version, parent, batch in connection.execute(select(*columns)):
+        parents[version] = parent
         for group_id in json.loads(batch):
             if (version, group_id) not in counted:
-                times[prompt_of.get(group_id, group_id)] += 1
-    return sum(count > 1 for count in times.values())
+                versions_of[prompt_of.get(group_id, group_id)].append(version)
+    return sum(_share_weights(trained, parents) for trained in versions_of.values())
+
+
+def _share_weights(trained: list[int], parents: Mapping[int, int | None]) -> bool:
+    """Return whether one of these versions is another one, or was trained on top of it."""
+    for place, version in enumerate(trained):
+        others = {*trained[:place], *trained[place + 1 :]}
+        at: int | None = version
+        while at is not None and others:
+            if at in others:
+                return True
+            at = parents.get(at)
+    return False
 
 
 def shown_by(connection: Connection, names: Sequence[str]) -> dict[str, Stage]:
