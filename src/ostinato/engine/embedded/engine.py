@@ -21,7 +21,7 @@ from ostinato.engine.base import PAUSED, EngineError, LoadRefusedError, Token
 from ostinato.engine.embedded.forward import Forward, Slots, TorchForward
 from ostinato.engine.embedded.kernel import KernelError
 from ostinato.engine.embedded.native import NativeForward
-from ostinato.engine.embedded.slots import SlotTable
+from ostinato.engine.embedded.slots import SETTINGS, SlotTable
 from ostinato.engine.limits import RequestLimits
 from ostinato.model.decoder import Decoder, WeightsError
 from ostinato.types import Abilities, Completion, GenerateRequest
@@ -91,7 +91,11 @@ class EmbeddedEngine:
         self._prefill_tokens = max(LEAST_PREFILL, min(PREFILL_TOKENS, work))
         self._swapping = asyncio.Lock()
         self._abilities = Abilities(
-            model=model, tokenizer=tokenizer, context=max_len, routes=config.moe_layers > 0
+            model=model,
+            tokenizer=tokenizer,
+            context=max_len,
+            sampling=frozenset(SETTINGS.names or ()) - {"temperature"},
+            routes=config.moe_layers > 0,
         )
         self._limits = RequestLimits(vocabulary=config.vocab_size, max_len=max_len, abilities=self._abilities)
         self._version = version
@@ -250,7 +254,7 @@ class EmbeddedEngine:
     def _finish(self, slot: int) -> None:
         job = self._release(slot)
         if not job.done.done():
-            job.done.set_result(self._table.completion(slot))
+            job.done.set_result(self._table.completion(slot, job.request.sampling.drawn_from))
         if job.tokens is not None:
             job.tokens.put_nowait(None)
 

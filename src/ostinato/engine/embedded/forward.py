@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ostinato.engine.embedded.kv_cache import Decode, Prefill, SlotCache
-from ostinato.engine.embedded.sampling import sample
+from ostinato.engine.embedded.sampling import penalise, sample
 from ostinato.engine.embedded.slots import SlotTable
 from ostinato.model.decoder import Decoder
 
@@ -124,6 +124,8 @@ class TorchForward:
     def _append(self, slots: Slots, logits: Tensor, version: int) -> Slots:
         table = self._table
         uniform = table.uniform[slots, table.length[slots]]
-        temperature = torch.from_numpy(table.temperature[slots])
-        tokens, logprobs = sample(logits, temperature, torch.from_numpy(uniform))
+        for row, slot in enumerate(slots):
+            start, end = table.prompt[slot], table.length[slot]
+            penalise(logits[row], table.tokens[slot, :end], start, table.settings[slot])
+        tokens, logprobs = sample(logits, table.settings[slots], torch.from_numpy(uniform))
         return table.append(slots, tokens.numpy(), logprobs.numpy(), version)

@@ -78,6 +78,9 @@ typedef struct {
     int64_t slots, max_len;
 } Sizes;
 
+/* The sampling settings of one slot, as `slots.py` has them. */
+typedef struct { double temperature, top_p, top_k, min_p, presence, frequency, repetition; } Settings;
+
 /* The arrays of a SlotTable: [slots, max_len] the first five (routes with [layers, top] more), [slots, vocab]
  * the stops, [slots] the others. */
 typedef struct {
@@ -85,8 +88,8 @@ typedef struct {
     float *logprobs, *uniform;
     uint16_t *routes;
     uint8_t *stops;
-    int64_t *length, *limit, *computed;
-    float *temperature;
+    int64_t *prompt, *length, *limit, *computed;
+    Settings *settings;
 } Table;
 
 /* Packed weights: of each layer eleven pointers in this order, then the three of the model. */
@@ -102,7 +105,7 @@ typedef struct {
     int64_t k_size, v_size, v_row;               /* floats of one head of one slot; of one position */
     float *x, *h, *y, *part, *attended, *gates, *inner, *scores, *mixed, *logits;
     float *weight;                               /* [ROWS, top] of the chosen experts */
-    int32_t *chosen;
+    int32_t *chosen, *counts;                    /* counts: [vocab], zero between two uses */
 } Engine;
 
 /* ---- weights ---------------------------------------------------------------------------------------- */
@@ -493,22 +496,86 @@ static void layers(const Engine *e, const float *const *w, int64_t rows, const i
     norm_rows(e, rows, model[NORM]);
 }
 
-/* The token where the cumulative probability passes `uniform`, or the likeliest; its log-probability. */
-static void draw(const Engine *e, float *logits, float temperature, float uniform, int64_t *token,
-                 float *logprob) {
+/* Penalise what the prompt (repetition alone) and the completion of a slot hold. */
+static void penalise(const Engine *e, const Table *t, int64_t slot, float *logits) {
+    const Settings *s = t->settings + slot;
+    const int32_t *row = t->tokens + slot * e->s.max_len;
+    const int32_t prompted = 1 << 30; /* above every count: a row is shorter */
+    for (int64_t i = 0; i < t->length[slot]; i++)
+        if (i < t->prompt[slot]) e->counts[row[i]] |= prompted;
+        else e->counts[row[i]]++;
+    for (int64_t i = 0; i < t->length[slot]; i++) {
+        int32_t *count = e->counts + row[i], sampled = *count & (prompted - 1);
+        float *logit = logits + row[i];
+        if (!*count) continue; /* an earlier occurrence was it */
+        *logit = (float)(*logit > 0 ? *logit / s->repetition : *logit * s->repetition);
+        if (sampled) *logit = (float)(*logit - sampled * s->frequency - s->presence);
+        *count = 0;
+    }
+}
+
+/* Of the weights above `bound`: their number, and their sum. */
+static int64_t above(const float *p, int64_t end, float bound, double *sum) {
+    ints count = {0};
+    *sum = 0;
+    for (int64_t i = 0; i < end;) {
+        vec part = all(0); /* short sums in single precision, so that the whole is nearly exact */
+        for (int64_t stop = i + 64 * LANES < end ? i + 64 * LANES : end; i < stop; i += LANES) {
+            vec q = load(p + i);
+            ints over = q > all(bound);
+            count -= over;
+            part += choose(over, q, all(0));
+        }
+        *sum += total(part);
+    }
+    int64_t number = 0;
+    for (int i = 0; i < LANES; i++) number += count[i];
+    return number;
+}
+
+/* The least weight in [0, 1] that top_k and top_p leave: fewer than `most` are heavier, with a sum below `mass`.
+ * Positive floats are ordered as their bits are, so the search goes by bits. Of equal weights all stay or none. */
+static float least(const float *p, int64_t end, double most, double mass) {
+    union { uint32_t bits; float value; } low = {.value = 0}, high = {.value = 1}, middle;
+    double sum;
+    while (low.bits < high.bits) {
+        middle.bits = low.bits + (high.bits - low.bits) / 2;
+        if (above(p, end, middle.value, &sum) < most && sum < mass) high = middle;
+        else low.bits = middle.bits + 1;
+    }
+    return high.value;
+}
+
+static void drop_below(float *p, int64_t end, float bound) {
+    for (int64_t i = 0; i < end; i++) p[i] = p[i] < bound ? 0 : p[i];
+}
+
+/* Set to zero what min_p, then top_k, then top_p cut; the likeliest token has the weight 1. */
+static void cut(const Settings *s, float *p, int64_t end) {
+    double sum;
+    drop_below(p, end, (float)s->min_p);
+    if (s->top_k > 0) drop_below(p, end, least(p, end, s->top_k, INFINITY));
+    above(p, end, 0, &sum);
+    if (s->top_p < 1) drop_below(p, end, least(p, end, INFINITY, s->top_p * sum));
+}
+
+/* The next token of a slot, where the cumulative probability passes its uniform number, or the likeliest; its
+ * log-probability. */
+static int64_t draw(const Engine *e, const Table *t, int64_t slot, float *logits, float *logprob) {
+    const Settings *s = t->settings + slot;
     int64_t v = e->s.vocab, end = padded(v, LANES), best = 0, at;
+    float temperature = (float)s->temperature, uniform = t->uniform[slot * e->s.max_len + t->length[slot]];
     float scale = temperature > 0 ? 1 / temperature : 1, p[end], sums[end / LANES];
     vec top = all(-INFINITY);
+    if (s->repetition != 1 || s->presence || s->frequency) penalise(e, t, slot, logits);
     for (int64_t i = v; i < end; i++) logits[i] = -INFINITY;
     for (int64_t i = 0; i < end; i += LANES) top = larger(top, load(logits + i));
     float highest = top[0];
     for (int i = 1; i < LANES; i++) highest = top[i] > highest ? top[i] : highest;
+    for (int64_t i = 0; i < end; i += LANES) store(p + i, exponential((load(logits + i) - highest) * scale));
+    if (s->min_p > 0 || s->top_k > 0 || s->top_p < 1) cut(s, p, end);
     double sum = 0, seen = 0;
-    for (int64_t i = 0; i < end; i += LANES) {
-        vec q = exponential((load(logits + i) - highest) * scale);
-        store(p + i, q);
-        sum += sums[i / LANES] = total(q);
-    }
+    for (int64_t i = 0; i < end; i += LANES) sum += sums[i / LANES] = total(load(p + i));
     if (temperature > 0) {
         double target = (double)uniform * sum;
         int64_t block = 0;
@@ -519,10 +586,8 @@ static void draw(const Engine *e, float *logits, float temperature, float unifor
         }
     } else
         while (logits[best] < highest) best++;
-    at = best;
-    float chosen = logits[at];
-    *token = at;
-    *logprob = (float)((double)((chosen - highest) * scale) - log(sum));
+    *logprob = (float)((double)((logits[best] - highest) * scale) - log(sum));
+    return best;
 }
 
 /* Some rows on their way through the layers together. */
@@ -534,7 +599,7 @@ typedef struct {
 
 /* Compute the batch, and sample into the table after the rows that are the last of their slots. */
 static void flush(const Engine *e, const float *const *w, const Table *t, Batch *b) {
-    int64_t v = padded(e->s.vocab, PANEL), width = e->s.layers * e->s.top, wanted = 0, which[ROWS], token;
+    int64_t v = padded(e->s.vocab, PANEL), width = e->s.layers * e->s.top, wanted = 0, which[ROWS];
     layers(e, w, b->n, b->slots, b->positions, b->ids, b->routes);
     for (int64_t r = 0; r < b->n; r++) {
         int64_t at = b->slots[r] * e->s.max_len + b->positions[r];
@@ -546,8 +611,7 @@ static void flush(const Engine *e, const float *const *w, const Table *t, Batch 
     product(e->h, e->c, wanted, w[e->s.layers * PER_LAYER + HEAD], e->s.hidden, e->s.vocab, e->logits, v);
     for (int64_t i = 0; i < wanted; i++) {
         int64_t slot = which[i], at = slot * e->s.max_len + t->length[slot];
-        draw(e, e->logits + i * v, t->temperature[slot], t->uniform[at], &token, t->logprobs + at);
-        t->tokens[at] = (int32_t)token;
+        t->tokens[at] = (int32_t)draw(e, t, slot, e->logits + i * v, t->logprobs + at);
     }
     b->n = 0;
 }
@@ -606,7 +670,7 @@ void discard(Engine *e) {
     float *owned[] = {e->keys, e->values, e->x,     e->h,      e->y,     e->part,  e->attended,
                       e->gates, e->inner, e->scores, e->mixed, e->logits, e->weight};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
-    free(e->chosen);
+    free(e->chosen), free(e->counts);
     free(e);
 }
 
@@ -632,6 +696,7 @@ Engine *create(const Sizes *s, float eps, const float *cos, const float *sin) {
         {&e->logits, ROWS * padded(s->vocab, PANEL)}, {&e->weight, e->tall},
     };
     int failed = !(e->chosen = calloc(e->tall, sizeof *e->chosen));
+    failed |= !(e->counts = calloc(s->vocab, sizeof *e->counts));
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
         failed |= !(*wanted[i].at = calloc(most(wanted[i].size, 1), sizeof(float)));
     if (failed) discard(e), e = NULL;

@@ -83,7 +83,7 @@ Array = NDArray[np.float32]
 def _places(table: SlotTable) -> ctypes.Array[ctypes.c_void_p]:
     """Return the addresses of a table's arrays, in the order of the kernel's `Table`."""
     arrays = table.tokens, table.versions, table.logprobs, table.uniform, table.routes, table.stops
-    rest = table.length, table.limit, table.computed, table.temperature
+    rest = table.prompt, table.length, table.limit, table.computed, table.settings
     addresses = [array.ctypes.data for array in (*arrays, *rest)]
     return (ctypes.c_void_p * len(addresses))(*addresses)
 
