@@ -64,8 +64,9 @@ class _Counts:
 class EmbeddedEngine:
     """Serves a copy of `decoder`. Create and use it on one event loop.
 
-    `model` and `tokenizer` are what its abilities say. `forward` creates the forward pass; by default it is
-    the fastest that this machine has.
+    `model` and `tokenizer` are what its abilities say. At most `drafts` tokens of a sequence are drafted in one
+    step (docs/speculative.md). `forward` creates the forward pass; by default it is the fastest that this
+    machine has.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class EmbeddedEngine:
         max_len: int = 512,
         model: str = "",
         tokenizer: str = "",
+        drafts: int = 0,
         forward: Callable[[Decoder, SlotTable], Forward] | None = None,
     ) -> None:
         config = decoder.config
@@ -85,7 +87,7 @@ class EmbeddedEngine:
                 f"a context of {max_len} tokens (--context of `ostinato serve`, max_len elsewhere) exceeds "
                 f"the model's {config.max_positions} positions: give at most {config.max_positions}"
             )
-        self._table = SlotTable(config, slots, max_len)
+        self._table = SlotTable(config, slots, max_len, drafts)
         self._forward = (forward or fastest)(decoder, self._table)
         work = PREFILL_WORK // sum(weight.numel() for weight in decoder.parameters())
         self._prefill_tokens = max(LEAST_PREFILL, min(PREFILL_TOKENS, work))
@@ -155,8 +157,9 @@ class EmbeddedEngine:
             self._counts.swaps += 1
 
     def stats(self) -> dict[str, float]:
+        drafted, accepted = self._forward.drafted()
         now = {"version": self._version, "running": len(self._jobs), "waiting": len(self._pending)}
-        return asdict(self._counts) | now
+        return asdict(self._counts) | now | {"drafted": drafted, "accepted": accepted}
 
     async def aclose(self) -> None:
         """Stop; requests in flight fail with EngineError."""
@@ -196,10 +199,14 @@ class EmbeddedEngine:
         self._counts.steps += 1
         if not len(slots):
             return
+        before = self._table.length[slots]
         finished = self._forward.advance(slots, self._version)
-        self._counts.tokens += len(slots)
-        for slot in self._streamed.intersection(slots.tolist()):
-            self._send_token(slot)
+        sampled = self._table.length[slots] - before
+        self._counts.tokens += int(sampled.sum())
+        if self._streamed:
+            for slot, count in zip(slots.tolist(), sampled.tolist(), strict=True):
+                if slot in self._streamed:
+                    self._send_tokens(slot, count)
         for slot in finished.tolist():
             self._finish(slot)
 
@@ -242,14 +249,15 @@ class EmbeddedEngine:
             self._streamed.add(slot)
         return len(prompt) - reuse.length
 
-    def _send_token(self, slot: int) -> None:
-        """Send the newest token of a slot to the caller that streams it."""
+    def _send_tokens(self, slot: int, count: int) -> None:
+        """Send the newest tokens of a slot to the caller that streams them."""
         table, job = self._table, self._jobs[slot]
         assert job.tokens is not None
-        at = int(table.length[slot]) - 1
-        token, logprob = int(table.tokens[slot, at]), float(table.logprobs[slot, at])
         kind = job.request.sampling.drawn_from
-        job.tokens.put_nowait(Token(id=token, logprob=logprob, version=self._version, distribution=kind))
+        for at in range(int(table.length[slot]) - count, int(table.length[slot])):
+            token, logprob = int(table.tokens[slot, at]), float(table.logprobs[slot, at])
+            version = int(table.versions[slot, at])
+            job.tokens.put_nowait(Token(id=token, logprob=logprob, version=version, distribution=kind))
 
     def _finish(self, slot: int) -> None:
         job = self._release(slot)

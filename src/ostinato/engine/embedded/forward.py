@@ -31,8 +31,13 @@ class Forward(Protocol):
     def advance(self, slots: Slots, version: int) -> Slots:
         """Compute the missing tokens of these slots and sample one token for each, labelled with `version`.
 
-        Return the slots that are finished by it.
+        Where tokens were drafted and the sampled one is as drafted, more than one. Return the slots that are
+        finished.
         """
+        ...
+
+    def drafted(self) -> tuple[int, int]:
+        """Return how many tokens were drafted so far, and how many of them were accepted."""
         ...
 
     def copy_prefix(self, source: int, target: int, length: int) -> None:
@@ -52,7 +57,8 @@ class Forward(Protocol):
 
 
 class TorchForward:
-    """The decoder in torch, over blocks of keys that grow."""
+    """The decoder in torch, over blocks of keys that grow. It drafts nothing: a row of it depends on its batch
+    by rounding, so a draft could change a token."""
 
     def __init__(self, decoder: Decoder, table: SlotTable) -> None:
         self._table = table
@@ -82,6 +88,9 @@ class TorchForward:
         parts = (slots[missing > 1], self._prefill), (slots[missing == 1], self._decode)
         finished = [self._append(part, compute(part), version) for part, compute in parts if len(part)]
         return np.concatenate(finished)
+
+    def drafted(self) -> tuple[int, int]:
+        return 0, 0
 
     def _prefill(self, slots: Slots) -> Tensor:
         """Compute several tokens of each of these slots; return logits [B, V] after their last ones."""

@@ -75,7 +75,7 @@ static inline vec exponential(vec x) {
 typedef struct {
     int64_t vocab, hidden, layers, heads, kv_heads, dim, dense, experts, top, expert, shared, norm_top;
     int64_t normed, biased; /* queries and keys are normalised; q, k and v have a bias */
-    int64_t slots, max_len;
+    int64_t slots, max_len, drafts; /* drafts: the most drafted tokens of a slot in one step */
 } Sizes;
 
 /* The sampling settings of one slot, as `slots.py` has them. */
@@ -92,6 +92,8 @@ typedef struct {
     Settings *settings;
 } Table;
 
+#include "drafts.h"
+
 /* Packed weights: of each layer eleven pointers in this order, then the three of the model. */
 enum { NORM1, QKV, BIAS, GAINS, OUT, NORM2, ROUTER, GATE_UP, DOWN, SHARED_GATE_UP, SHARED_DOWN, PER_LAYER };
 enum { EMBEDDING, NORM, HEAD };
@@ -106,6 +108,7 @@ typedef struct {
     float *x, *h, *y, *part, *attended, *gates, *inner, *scores, *mixed, *logits;
     float *weight;                               /* [ROWS, top] of the chosen experts */
     int32_t *chosen, *counts;                    /* counts: [vocab], zero between two uses */
+    Drafts *drafts;                              /* NULL where nothing is drafted */
 } Engine;
 
 /* ---- weights ---------------------------------------------------------------------------------------- */
@@ -593,25 +596,46 @@ static int64_t draw(const Engine *e, const Table *t, int64_t slot, float *logits
 /* Some rows on their way through the layers together. */
 typedef struct {
     int64_t n, slots[ROWS], positions[ROWS], ids[ROWS];
-    uint8_t last[ROWS]; /* a token is sampled after it */
-    uint16_t *routes;   /* [ROWS, layers, top] */
+    uint8_t sampled[ROWS]; /* a token is sampled after it */
+    uint16_t *routes;      /* [ROWS, layers, top] */
 } Batch;
 
-/* Compute the batch, and sample into the table after the rows that are the last of their slots. */
+/* Whether the last token of a slot ends its sequence. */
+static int ends(const Engine *e, const Table *t, int64_t slot) {
+    int64_t length = t->length[slot], last = t->tokens[slot * e->s.max_len + length - 1];
+    return t->stops[slot * e->s.vocab + last] || length >= t->limit[slot];
+}
+
+/* Append the token after the last one of a slot. Where one was drafted in its place and is another, or the
+ * sequence ends, the rows of the slot that follow are those of no sequence.
+ *
+ * That is rejection sampling for a draft that is certain: its token x is accepted with probability p(x), and else
+ * one of the others is drawn, each with its share of what is left, since both come of one draw from p. */
+static void append(const Engine *e, const Table *t, int64_t slot, float *logits) {
+    int64_t length = t->length[slot], at = slot * e->s.max_len + length;
+    int32_t drafted = t->tokens[at];
+    t->tokens[at] = (int32_t)draw(e, t, slot, logits, t->logprobs + at);
+    t->length[slot] = length + 1;
+    if (!e->drafts) return;
+    if (e->drafts->left[slot] > 0) judge(e->drafts, slot, t->tokens[at] == drafted);
+    if (ends(e, t, slot)) e->drafts->left[slot] = -1;
+}
+
+/* Compute the batch, and sample into the table after the rows that are the last of their slots so far. */
 static void flush(const Engine *e, const float *const *w, const Table *t, Batch *b) {
     int64_t v = padded(e->s.vocab, PANEL), width = e->s.layers * e->s.top, wanted = 0, which[ROWS];
     layers(e, w, b->n, b->slots, b->positions, b->ids, b->routes);
     for (int64_t r = 0; r < b->n; r++) {
         int64_t at = b->slots[r] * e->s.max_len + b->positions[r];
         if (e->s.experts) memcpy(t->routes + at * width, b->routes + r * width, width * sizeof *t->routes);
-        if (!b->last[r]) continue;
+        if (!b->sampled[r]) continue;
         memmove(e->h + wanted * e->c, e->h + r * e->c, e->c * 4);
         which[wanted++] = b->slots[r];
     }
     product(e->h, e->c, wanted, w[e->s.layers * PER_LAYER + HEAD], e->s.hidden, e->s.vocab, e->logits, v);
     for (int64_t i = 0; i < wanted; i++) {
-        int64_t slot = which[i], at = slot * e->s.max_len + t->length[slot];
-        t->tokens[at] = (int32_t)draw(e, t, slot, e->logits + i * v, t->logprobs + at);
+        int64_t slot = which[i];
+        if (!e->drafts || e->drafts->left[slot] >= 0) append(e, t, slot, e->logits + i * v);
     }
     b->n = 0;
 }
@@ -622,35 +646,49 @@ void fill(const Engine *e, const float *const *w, const Table *t, int64_t slot, 
     Batch b = {.n = 0, .routes = routes};
     for (int64_t at = t->computed[slot]; at < end; at++) {
         b.slots[b.n] = slot, b.positions[b.n] = at, b.ids[b.n] = t->tokens[slot * e->s.max_len + at];
-        b.last[b.n++] = 0;
+        b.sampled[b.n++] = 0;
         if (b.n == ROWS || at + 1 == end) flush(e, w, t, &b);
     }
     t->computed[slot] = end;
+    if (e->drafts) note_time(e->drafts, 0, 0);
 }
 
-/* Compute the missing tokens of these slots and sample one token for each; the slots that are finished by it are
- * written to `finished`, and their number is returned. */
+/* Compute the missing tokens of these slots and sample one token for each, and those after it that are as drafted.
+ * The slots that are finished by them are written to `finished`, and their number is returned. */
 int64_t advance(const Engine *e, const float *const *w, const Table *t, int64_t n, const int64_t *slots,
                 int64_t version, int64_t *finished) {
-    int64_t max_len = e->s.max_len, done = 0;
+    int64_t max_len = e->s.max_len, done = 0, rows = 0, prompts = 0;
     uint16_t routes[ROWS * e->s.layers * (e->s.top ? e->s.top : 1)];
     Batch b = {.n = 0, .routes = routes};
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t slot = slots[i], at = t->computed[slot]; at < t->length[slot]; at++) {
+    Drafts *d = e->drafts;
+    for (int64_t i = 0; i < n && d; i++) {
+        int64_t slot = slots[i];
+        d->count[slot] = d->left[slot] = 0;
+        prompts += t->length[slot] - t->computed[slot] > 1;
+        if (t->length[slot] == t->prompt[slot]) d->accepted[slot] = d->expected[slot] = 0;
+    }
+    if (d && !prompts) draft(d, t, &e->s, n, slots);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t slot = slots[i], length = t->length[slot], end = length + (d ? d->count[slot] : 0);
+        for (int64_t at = length; at <= end; at++) t->versions[slot * max_len + at] = (int32_t)version;
+        for (int64_t at = t->computed[slot]; at < end; at++, rows++) {
             b.slots[b.n] = slot, b.positions[b.n] = at, b.ids[b.n] = t->tokens[slot * max_len + at];
-            b.last[b.n++] = at + 1 == t->length[slot];
+            b.sampled[b.n++] = at + 1 >= length;
             if (b.n == ROWS) flush(e, w, t, &b);
         }
+    }
     if (b.n) flush(e, w, t, &b);
     for (int64_t i = 0; i < n; i++) {
-        int64_t slot = slots[i], at = t->length[slot];
-        t->computed[slot] = at;
-        t->versions[slot * max_len + at] = (int32_t)version;
-        t->length[slot] = at + 1;
-        if (t->stops[slot * e->s.vocab + t->tokens[slot * max_len + at]] || at + 1 >= t->limit[slot])
-            finished[done++] = slot;
+        t->computed[slots[i]] = t->length[slots[i]] - 1;
+        if (ends(e, t, slots[i])) finished[done++] = slots[i];
     }
+    if (d) note_time(d, n, prompts ? 0 : rows);
     return done;
+}
+
+/* Write the numbers of tokens that were drafted and that were accepted. */
+void drafted(const Engine *e, int64_t *to) {
+    if (e->drafts) to[0] = e->drafts->drafted, to[1] = e->drafts->hit;
 }
 
 /* Copy the first `length` positions of `source` to `target`. */
@@ -670,7 +708,7 @@ void discard(Engine *e) {
     float *owned[] = {e->keys, e->values, e->x,     e->h,      e->y,     e->part,  e->attended,
                       e->gates, e->inner, e->scores, e->mixed, e->logits, e->weight};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
-    free(e->chosen), free(e->counts);
+    free(e->chosen), free(e->counts), discard_drafts(e->drafts);
     free(e);
 }
 
@@ -697,6 +735,7 @@ Engine *create(const Sizes *s, float eps, const float *cos, const float *sin) {
     };
     int failed = !(e->chosen = calloc(e->tall, sizeof *e->chosen));
     failed |= !(e->counts = calloc(s->vocab, sizeof *e->counts));
+    failed |= s->drafts && !(e->drafts = create_drafts(s->slots, s->drafts));
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
         failed |= !(*wanted[i].at = calloc(most(wanted[i].size, 1), sizeof(float)));
     if (failed) discard(e), e = NULL;

@@ -42,7 +42,7 @@ class NativeForward:
             np.ascontiguousarray(part[: table.max_len, 0].numpy())
             for part in decoder.rotary.tables(table.max_len, torch.device("cpu"))
         )
-        sizes = (ctypes.c_int64 * 16)(*_sizes(config, table))
+        sizes = (ctypes.c_int64 * 17)(*_sizes(config, table))
         place = ctypes.byref(sizes), config.rms_eps, self._cos.ctypes.data, self._sin.ctypes.data
         self._engine = self._library.create(*place)
         if not self._engine:
@@ -76,6 +76,11 @@ class NativeForward:
         )
         return finished[:count].copy()
 
+    def drafted(self) -> tuple[int, int]:
+        counts = (ctypes.c_int64 * 2)()
+        self._library.drafted(self._engine, ctypes.byref(counts))
+        return counts[0], counts[1]
+
 
 Array = NDArray[np.float32]
 
@@ -103,7 +108,7 @@ def _sizes(config: ModelConfig, table: SlotTable) -> list[int]:
         ),
         *(0 if config.experts else config.intermediate_size, *(moe if config.experts else no_moe)),
         *(int(config.norm_topk), int(config.qk_norm), int(config.attention_bias)),
-        *(len(table.busy), table.max_len),
+        *(len(table.busy), table.max_len, table.drafts),
     ]
 
 

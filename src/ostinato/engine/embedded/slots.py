@@ -30,10 +30,13 @@ class Reuse:
 
 
 class SlotTable:
-    """The rows of S slots, for sequences of at most `max_len` tokens."""
+    """The rows of S slots, for sequences of at most `max_len` tokens.
 
-    def __init__(self, config: ModelConfig, slots: int, max_len: int) -> None:
-        self.max_len = max_len
+    At most `drafts` tokens of a slot are drafted in one step; they lie behind its length.
+    """
+
+    def __init__(self, config: ModelConfig, slots: int, max_len: int, drafts: int = 0) -> None:
+        self.max_len, self.drafts = max_len, drafts
         self.tokens = np.zeros((slots, max_len), np.int32)
         self.logprobs = np.zeros((slots, max_len), np.float32)
         self.versions = np.zeros((slots, max_len), np.int32)
