@@ -15,7 +15,10 @@
 #define GAIN 1.03     /* that drafting promises at least */
 #define NEWEST 0.2    /* weight of the newest time of a step */
 #define FORGET 0.9995 /* what is left of a time that kept a draft from being verified, so that it is tried again */
-#define PLAIN 64      /* every so many drafts nothing is drafted, so that the time of a plain step stays known */
+#define PLAIN 64      /* one in so many drafts is not verified, so that the time of a plain step stays known */
+#ifndef ALWAYS
+#define ALWAYS 0      /* 1 verifies every draft, for proofs and measurements */
+#endif
 
 typedef struct { double survives; int64_t slot; } Candidate;
 
@@ -25,7 +28,7 @@ typedef struct {
     double *accepted, *expected;    /* [slots] of this request, and by the rates of all requests */
     double tries[KINDS], hits[KINDS];
     double *cost, ended;            /* CPU seconds of a step by its rows, 0 where unknown; end of the last step */
-    int64_t before, steps;          /* slots of the last step, 0 unless it was like others; steps with a draft */
+    int64_t before, steps;          /* slots of the last step, 0 unless it was like others; drafts considered */
     int64_t drafted, hit;           /* tokens */
     Candidate *candidates;          /* [slots, most] */
 } Drafts;
@@ -77,7 +80,8 @@ static int likelier(const void *a, const void *b) {
 /* Of `n` candidates for rows beside those of `slots` slots, likeliest first: how many to verify. */
 static int64_t worthwhile(Drafts *d, const Candidate *candidates, int64_t n, int64_t slots) {
     int64_t known = slots, chosen = 0;
-    if (!d->cost[slots]) return 0;
+    if (ALWAYS) return n;
+    if (!d->cost[slots] || ++d->steps % PLAIN == 0) return 0;
     double tokens = slots, best = GAIN * tokens / d->cost[slots];
     for (int64_t k = 1; k <= n; k++) {
         int64_t rows = slots + k, free = known > TALL ? known : TALL;
@@ -106,7 +110,6 @@ static void draft(Drafts *d, const Table *t, const Sizes *s, int64_t n, const in
             if (t->stops[slot * s->vocab + row[length + j]]) break;
         }
     }
-    if (!found || ++d->steps % PLAIN == 0) return;
     if (n > 1) qsort(d->candidates, found, sizeof *d->candidates, likelier);
     chosen = worthwhile(d, d->candidates, found, n);
     for (int64_t k = 0; k < chosen; k++) d->left[d->candidates[k].slot] = ++d->count[d->candidates[k].slot];

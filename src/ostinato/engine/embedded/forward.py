@@ -57,8 +57,10 @@ class Forward(Protocol):
 
 
 class TorchForward:
-    """The decoder in torch, over blocks of keys that grow. It drafts nothing: a row of it depends on its batch
-    by rounding, so a draft could change a token."""
+    """The decoder in torch, over blocks of keys that grow.
+
+    It drafts nothing: its rows depend on the batch by rounding, so that a draft could change a token.
+    """
 
     def __init__(self, decoder: Decoder, table: SlotTable) -> None:
         self._table = table

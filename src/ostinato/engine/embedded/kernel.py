@@ -71,7 +71,14 @@ def _key(compiler: str) -> str:
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     flags = next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
-    parts = [*(source.read_text() for source in SOURCES), *OPTIONS, THREADS, _run(compiler, "--version"), platform.machine(), flags]
+    parts = [
+        *(source.read_text() for source in SOURCES),
+        *OPTIONS,
+        THREADS,
+        _run(compiler, "--version"),
+        platform.machine(),
+        flags,
+    ]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
 
