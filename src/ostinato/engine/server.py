@@ -113,6 +113,7 @@ async def _engine(config: EngineServerConfig, directory: Path) -> Served:
         max_len=config.max_len,
         model=config.checkpoint.name,
         tokenizer=tokenizer.digest,
+        drafts=0 if config.draft == "none" else config.draft_tokens,
     )
 
 

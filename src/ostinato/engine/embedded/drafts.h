@@ -23,19 +23,19 @@
 typedef struct { double survives; int64_t slot; } Candidate;
 
 typedef struct {
-    int64_t most;                   /* drafted tokens of a slot in one step */
     int64_t *count, *left, *run;    /* [slots]: drafted; not judged yet, -1 after a rejection; length of the run */
     double *accepted, *expected;    /* [slots] of this request, and by the rates of all requests */
     double tries[KINDS], hits[KINDS];
-    double *cost, ended;            /* CPU seconds of a step by its rows, 0 where unknown; end of the last step */
+    double *cost, ended;            /* seconds of a step by its rows, 0 where unknown; end of the last step */
     int64_t before, steps;          /* slots of the last step, 0 unless it was like others; drafts considered */
     int64_t drafted, hit;           /* tokens */
     Candidate *candidates;          /* [slots, most] */
 } Drafts;
 
-static double cpu_seconds(void) {
+/* Seconds. CPU time would leave out what other programs take, and asking for it takes a hundredth of a small step. */
+static double clock_seconds(void) {
     struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    clock_gettime(CLOCK_MONOTONIC, &now);
     return now.tv_sec + now.tv_nsec * 1e-9;
 }
 
@@ -96,14 +96,14 @@ static int64_t worthwhile(Drafts *d, const Candidate *candidates, int64_t n, int
 }
 
 /* Draft for slots of which each misses its last token alone: the drafted tokens follow it in its row. */
-static void draft(Drafts *d, const Table *t, const Sizes *s, int64_t n, const int64_t *slots) {
+static void draft(Drafts *d, const Table *t, const Sizes *s, int64_t most, int64_t n, const int64_t *slots) {
     int64_t found = 0, chosen;
     for (int64_t i = 0; i < n; i++) {
         int64_t slot = slots[i], length = t->length[slot], next = 0, room = t->limit[slot] - length - 1;
         int32_t *row = t->tokens + slot * s->max_len;
         double survives = 1;
         d->run[slot] = room > 0 ? longest_run(row, length, &next) : 0;
-        for (int64_t j = 0; j < d->most && j < room && d->run[slot]; j++) {
+        for (int64_t j = 0; j < most && j < room && d->run[slot]; j++) {
             row[length + j] = row[next + j]; /* it may be one that was drafted just now */
             survives *= rate(d, slot, d->run[slot] + j);
             d->candidates[found++] = (Candidate){survives, slot};
@@ -118,7 +118,7 @@ static void draft(Drafts *d, const Table *t, const Sizes *s, int64_t n, const in
 
 /* Note the time of a step of `n` slots with so many rows; 0 rows are a step unlike others. */
 static void note_time(Drafts *d, int64_t n, int64_t rows) {
-    double now = cpu_seconds(), took = now - d->ended, *cost = d->cost + rows;
+    double now = clock_seconds(), took = now - d->ended, *cost = d->cost + rows;
     if (rows && d->before == n) {
         double most = *cost ? 2 * *cost : d->cost[n] ? d->cost[n] * rows / n : took;
         took = took < most ? took : most;
@@ -136,7 +136,6 @@ static void discard_drafts(Drafts *d) {
 static Drafts *create_drafts(int64_t slots, int64_t most) {
     Drafts *d = calloc(1, sizeof *d);
     if (!d) return NULL;
-    d->most = most;
     for (int k = 0; k < KINDS; k++) d->tries[k] = 2, d->hits[k] = 1;
     d->count = calloc(slots, 8), d->left = calloc(slots, 8), d->run = calloc(slots, 8);
     d->accepted = calloc(slots, 8), d->expected = calloc(slots, 8);

@@ -64,8 +64,8 @@ class _Counts:
 class EmbeddedEngine:
     """Serves a copy of `decoder`. Create and use it on one event loop.
 
-    `model` and `tokenizer` are what its abilities say. At most `drafts` tokens of a sequence are drafted in one
-    step (docs/speculative.md). `forward` creates the forward pass; by default it is the fastest that this
+    `model` and `tokenizer` are what its abilities say. At most `drafts` tokens of a sequence are drafted in
+    one step (docs/speculative.md). `forward` creates the forward pass; by default it is the fastest that this
     machine has.
     """
 

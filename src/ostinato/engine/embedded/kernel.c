@@ -653,11 +653,12 @@ void fill(const Engine *e, const float *const *w, const Table *t, int64_t slot, 
     if (e->drafts) note_time(e->drafts, 0, 0);
 }
 
-/* Compute the missing tokens of these slots and sample one token for each, and those after it that are as drafted.
- * The slots that are finished by them are written to `finished`, and their number is returned. */
+/* Compute the missing tokens of these slots and sample one token for each, and those after it that are as drafted:
+ * at most `most` drafted tokens a slot. The slots that are finished by them are written to `finished`, and their
+ * number is returned. */
 int64_t advance(const Engine *e, const float *const *w, const Table *t, int64_t n, const int64_t *slots,
-                int64_t version, int64_t *finished) {
-    int64_t max_len = e->s.max_len, done = 0, rows = 0, prompts = 0;
+                int64_t version, int64_t most, int64_t *finished) {
+    int64_t max_len = e->s.max_len, done = 0, rows = 0, prompts = 0, first = 0;
     uint16_t routes[ROWS * e->s.layers * (e->s.top ? e->s.top : 1)];
     Batch b = {.n = 0, .routes = routes};
     Drafts *d = e->drafts;
@@ -665,9 +666,9 @@ int64_t advance(const Engine *e, const float *const *w, const Table *t, int64_t 
         int64_t slot = slots[i];
         d->count[slot] = d->left[slot] = 0;
         prompts += t->length[slot] - t->computed[slot] > 1;
-        if (t->length[slot] == t->prompt[slot]) d->accepted[slot] = d->expected[slot] = 0;
+        if (t->length[slot] == t->prompt[slot]) d->accepted[slot] = d->expected[slot] = 0, first++;
     }
-    if (d && !prompts) draft(d, t, &e->s, n, slots);
+    if (d && !prompts && most) draft(d, t, &e->s, most, n, slots);
     for (int64_t i = 0; i < n; i++) {
         int64_t slot = slots[i], length = t->length[slot], end = length + (d ? d->count[slot] : 0);
         for (int64_t at = length; at <= end; at++) t->versions[slot * max_len + at] = (int32_t)version;
@@ -682,7 +683,7 @@ int64_t advance(const Engine *e, const float *const *w, const Table *t, int64_t 
         t->computed[slots[i]] = t->length[slots[i]] - 1;
         if (ends(e, t, slots[i])) finished[done++] = slots[i];
     }
-    if (d) note_time(d, n, prompts ? 0 : rows);
+    if (d) note_time(d, n, prompts || first ? 0 : rows);
     return done;
 }
 

@@ -28,7 +28,7 @@ SIGNATURES: dict[str, tuple[list[type], type | None]] = {
     "pack": ([AT, INT, INT, AT], None),
     "copy_prefix": ([AT, INT, INT, INT], None),
     "fill": ([AT, AT, AT, INT, INT], None),
-    "advance": ([AT, AT, AT, INT, AT, INT, AT], INT),
+    "advance": ([AT, AT, AT, INT, AT, INT, INT, AT], INT),
     "drafted": ([AT, AT], None),
 }
 

@@ -71,9 +71,8 @@ class NativeForward:
 
     def advance(self, slots: Slots, version: int) -> Slots:
         finished, to = self._finished
-        count = self._library.advance(
-            self._engine, self._weights.pointers, self._places, len(slots), slots.ctypes.data, version, to
-        )
+        which = len(slots), slots.ctypes.data, version, self._table.drafts
+        count = self._library.advance(self._engine, self._weights.pointers, self._places, *which, to)
         return finished[:count].copy()
 
     def drafted(self) -> tuple[int, int]:
