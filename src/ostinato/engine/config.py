@@ -51,6 +51,8 @@ class EngineServerConfig:
     def __post_init__(self) -> None:
         if self.follow and self.version is not None:
             raise ValueError("follow and version exclude each other: serve the newest version or a fixed one")
+        if self.backend == "remote" and self.draft == "suffix":
+            raise ValueError("a remote vLLM drafts as it was started: leave draft out")
         if (self.backend == "remote") != (self.remote is not None):
             raise ValueError("backend remote needs the URL of a vLLM in remote, and no other backend has one")
         if self.remote is not None and self.objects is not None:
