@@ -70,16 +70,21 @@ async def test_what_was_drafted_and_accepted_is_summed_over_engines() -> None:
 
 async def test_equal_scores_raise_no_doubt_and_others_do() -> None:
     async with vllm() as server:
-        assert await doubt(server, trial(100), completion(PLAIN - 0.01)) == ""
-        assert "differ from plain ones by 9997.50" in await doubt(server, trial(100), completion(-9999.0))
+        assert await doubt(server, trial(100), completion(PLAIN - 0.005), "float32") == ""
+        for wrong, dtype in ((-9999.0, "bfloat16"), (PLAIN - 0.1, "float32")):
+            why = await doubt(server, trial(100), completion(wrong), dtype)
+            assert f"differ from plain ones by up to {PLAIN - wrong:.2f}" in why
+        assert await doubt(server, trial(100), completion(PLAIN - 0.1), "bfloat16") == ""
 
 
 async def test_nothing_compared_is_nothing_trusted() -> None:
     async with vllm("") as server:
-        assert "no token of the trial was drafted" in await doubt(server, trial(100), completion(PLAIN))
+        assert "no token of the trial was drafted" in await doubt(
+            server, trial(100), completion(PLAIN), "float32"
+        )
     async with vllm(short=True) as server:
         with pytest.raises(EngineError, match="0 log-probabilities of a prompt of 34 tokens"):
-            await doubt(server, trial(100), completion(PLAIN))
+            await doubt(server, trial(100), completion(PLAIN), "float32")
 
 
 def test_the_trial_fits_into_any_context() -> None:

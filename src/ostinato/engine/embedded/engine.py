@@ -41,12 +41,13 @@ LEAST_PREFILL = 32
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    """One request on its way; `tokens` is the queue of a streaming caller."""
+    """One request on its way; `tokens` is the queue of a streaming caller, who was sent `sent` of them."""
 
     request: GenerateRequest
     done: asyncio.Future[Completion]
     tokens: asyncio.Queue[Token | None] | None = None
     slot: int | None = None
+    sent: int = 0
 
 
 @dataclass(slots=True)
@@ -158,8 +159,9 @@ class EmbeddedEngine:
 
     def stats(self) -> dict[str, float]:
         drafted, accepted = self._forward.drafted()
+        tokens = self._counts.tokens + sum(map(self._sampled, self._jobs))
         now = {"version": self._version, "running": len(self._jobs), "waiting": len(self._pending)}
-        return asdict(self._counts) | now | {"drafted": drafted, "accepted": accepted}
+        return asdict(self._counts) | now | {"tokens": tokens, "drafted": drafted, "accepted": accepted}
 
     async def aclose(self) -> None:
         """Stop; requests in flight fail with EngineError."""
@@ -199,14 +201,9 @@ class EmbeddedEngine:
         self._counts.steps += 1
         if not len(slots):
             return
-        before = self._table.length[slots]
         finished = self._forward.advance(slots, self._version)
-        sampled = self._table.length[slots] - before
-        self._counts.tokens += int(sampled.sum())
-        if self._streamed:
-            for slot, count in zip(slots.tolist(), sampled.tolist(), strict=True):
-                if slot in self._streamed:
-                    self._send_tokens(slot, count)
+        for slot in self._streamed.intersection(slots.tolist()):
+            self._send_tokens(slot)
         for slot in finished.tolist():
             self._finish(slot)
 
@@ -249,12 +246,17 @@ class EmbeddedEngine:
             self._streamed.add(slot)
         return len(prompt) - reuse.length
 
-    def _send_tokens(self, slot: int, count: int) -> None:
+    def _sampled(self, slot: int) -> int:
+        """Return how many tokens were sampled for the request in a slot."""
+        return int(self._table.length[slot] - self._table.prompt[slot])
+
+    def _send_tokens(self, slot: int) -> None:
         """Send the newest tokens of a slot to the caller that streams them."""
         table, job = self._table, self._jobs[slot]
         assert job.tokens is not None
         kind = job.request.sampling.drawn_from
-        for at in range(int(table.length[slot]) - count, int(table.length[slot])):
+        start, job.sent = int(table.prompt[slot]) + job.sent, self._sampled(slot)
+        for at in range(start, int(table.length[slot])):
             token, logprob = int(table.tokens[slot, at]), float(table.logprobs[slot, at])
             version = int(table.versions[slot, at])
             job.tokens.put_nowait(Token(id=token, logprob=logprob, version=version, distribution=kind))
@@ -267,6 +269,7 @@ class EmbeddedEngine:
             job.tokens.put_nowait(None)
 
     def _release(self, slot: int) -> _Job:
+        self._counts.tokens += self._sampled(slot)
         self._table.free(slot)
         self._streamed.discard(slot)
         job = self._jobs.pop(slot)

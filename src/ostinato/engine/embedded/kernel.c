@@ -575,10 +575,17 @@ static int64_t draw(const Engine *e, const Table *t, int64_t slot, float *logits
     for (int64_t i = 0; i < end; i += LANES) top = larger(top, load(logits + i));
     float highest = top[0];
     for (int i = 1; i < LANES; i++) highest = top[i] > highest ? top[i] : highest;
-    for (int64_t i = 0; i < end; i += LANES) store(p + i, exponential((load(logits + i) - highest) * scale));
-    if (s->min_p > 0 || s->top_k > 0 || s->top_p < 1) cut(s, p, end);
     double sum = 0, seen = 0;
-    for (int64_t i = 0; i < end; i += LANES) sum += sums[i / LANES] = total(load(p + i));
+    for (int64_t i = 0; i < end; i += LANES) {
+        vec q = exponential((load(logits + i) - highest) * scale);
+        store(p + i, q);
+        sum += sums[i / LANES] = total(q);
+    }
+    if (s->min_p > 0 || s->top_k > 0 || s->top_p < 1) {
+        cut(s, p, end);
+        sum = 0;
+        for (int64_t i = 0; i < end; i += LANES) sum += sums[i / LANES] = total(load(p + i));
+    }
     if (temperature > 0) {
         double target = (double)uniform * sum;
         int64_t block = 0;

@@ -104,7 +104,7 @@ class VllmEngine:
             await engine._label(version)
             await engine._warm_up()
             if speculates(how.arguments):
-                await engine._check_speculation()
+                await engine._check_speculation(how.dtype)
         except BaseException:
             await engine.aclose()
             raise
@@ -242,11 +242,11 @@ class VllmEngine:
             GenerateRequest(request_id="", session_id="", prompt_ids=(0,), stop_ids=(), max_tokens=1)
         )
 
-    async def _check_speculation(self) -> None:
+    async def _check_speculation(self, dtype: str) -> None:
         """Serve what is never trained if log-probabilities under speculation are wrong."""
         asked = trial(self._limits.max_len)
         self._drafts = {}
-        why = await doubt(self.server, asked, await self.generate(asked))
+        why = await doubt(self.server, asked, await self.generate(asked), dtype)
         if why:
             log.warning("turns of this engine are recorded and never trained: %s", why)
             self._limits = replace(self._limits, abilities=replace(self.abilities, logprobs=False))
