@@ -42,16 +42,25 @@ class EngineServerConfig:
     """sequences sampled at once"""
     max_len: int = 512
     """tokens of prompt and completion together"""
+    draft: Literal["auto", "suffix", "none"] = "auto"
+    """suffix drafts what followed the same tokens before, and verifies it in one step; auto does so in the
+    embedded engine, where that changes no token (`docs/speculative.md`)"""
+    draft_tokens: int = 7
+    """the most tokens that are drafted for a sequence in one step"""
 
     def __post_init__(self) -> None:
         if self.follow and self.version is not None:
             raise ValueError("follow and version exclude each other: serve the newest version or a fixed one")
+        if self.backend == "remote" and self.draft == "suffix":
+            raise ValueError("a remote vLLM drafts as it was started: leave draft out")
         if (self.backend == "remote") != (self.remote is not None):
             raise ValueError("backend remote needs the URL of a vLLM in remote, and no other backend has one")
         if self.remote is not None and self.objects is not None:
             raise ValueError("a remote vLLM serves the weights it was started with: leave objects out")
         if self.tensor_parallel < 1:
             raise ValueError(f"tensor_parallel is {self.tensor_parallel}: need at least 1")
+        if self.draft_tokens < 1:
+            raise ValueError(f"draft_tokens is {self.draft_tokens}: need at least 1, or draft none")
         if self.backend == "embedded" and (
             self.dtype == "bfloat16" or self.arguments or self.tensor_parallel > 1
         ):

@@ -30,6 +30,7 @@ from ostinato.engine.loader import SyncLoader
 from ostinato.engine.machine import free_bytes, gpus, precision_here
 from ostinato.engine.remote.engine import RemoteEngine
 from ostinato.engine.vllm.engine import VllmEngine
+from ostinato.engine.vllm.speculation import drafting
 from ostinato.model.checkpoint import load, shapes
 from ostinato.model.config import ModelConfig, ModelConfigError
 from ostinato.model.tensor_files import CONFIG, CheckpointError, read_json
@@ -103,7 +104,10 @@ async def _engine(config: EngineServerConfig, directory: Path) -> Served:
             dtype=precision_here().dtype if config.dtype == "auto" else config.dtype,
             tensor_parallel=config.tensor_parallel,
             eager=not gpus(),
-            arguments=config.arguments,
+            arguments=(
+                *(drafting(config.draft_tokens) if config.draft == "suffix" else ()),
+                *config.arguments,
+            ),
         )
     decoder, tokenizer, meta = load(config.checkpoint)
     return EmbeddedEngine(
@@ -113,6 +117,7 @@ async def _engine(config: EngineServerConfig, directory: Path) -> Served:
         max_len=config.max_len,
         model=config.checkpoint.name,
         tokenizer=tokenizer.digest,
+        drafts=0 if config.draft == "none" else config.draft_tokens,
     )
 
 

@@ -29,6 +29,7 @@ OF_AN_ENGINE_HERE = {
     "tensor_parallel": "--tensor-parallel",
     "arguments": "--argument",
     "python": "--python",
+    "draft": "--draft",
 }
 """The settings of an engine that `ostinato serve --model` starts, and their flags."""
 OF_A_MODEL = {
@@ -83,6 +84,11 @@ def register(commands: Any) -> None:
         help="for vLLM, as --argument=--swap-space=4",
     )
     model.add_argument("--python", help="interpreter that has vLLM")
+    model.add_argument(
+        "--draft",
+        choices=["auto", "suffix", "none"],
+        help="draft what followed the same tokens before; auto: in the embedded engine (default: auto)",
+    )
     serve.set_defaults(run=_serve, interrupted="stopped: the engine and the gateway have ended")
 
 

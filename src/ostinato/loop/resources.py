@@ -236,6 +236,8 @@ def engine_settings(config: RunConfig, run: Run, version: int | None) -> EngineS
         python=engine.python,
         slots=engine.slots,
         max_len=engine.context,
+        draft=engine.draft,
+        draft_tokens=engine.draft_tokens,
     )
 
 

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from ostinato.engine.base import EngineError
-from ostinato.engine.vllm.engine import VllmEngine, room_for, routes_of
-from ostinato.engine.vllm.handover import digest, read
+from ostinato.engine.vllm.engine import VllmEngine, routes_of
+from ostinato.engine.vllm.handover import digest, read, room_for
 from ostinato.model.tensor_files import CheckpointError, write_tensors
 
 
@@ -70,7 +70,7 @@ async def test_a_checkpoint_is_examined_before_vllm_is_started(tmp_path: Path) -
 
 
 def test_a_version_is_written_where_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ostinato.engine.vllm.engine.MEMORY", tmp_path)
+    monkeypatch.setattr("ostinato.engine.vllm.handover.MEMORY", tmp_path)
     assert room_for(1) == str(tmp_path)
     with pytest.raises(OSError, match=r"no room for 1000000.0 GB"):
         room_for(10**15)

@@ -21,7 +21,7 @@ from ostinato.engine.base import PAUSED, EngineError, LoadRefusedError, Token
 from ostinato.engine.embedded.forward import Forward, Slots, TorchForward
 from ostinato.engine.embedded.kernel import KernelError
 from ostinato.engine.embedded.native import NativeForward
-from ostinato.engine.embedded.slots import SlotTable
+from ostinato.engine.embedded.slots import SETTINGS, SlotTable
 from ostinato.engine.limits import RequestLimits
 from ostinato.model.decoder import Decoder, WeightsError
 from ostinato.types import Abilities, Completion, GenerateRequest
@@ -41,12 +41,13 @@ LEAST_PREFILL = 32
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    """One request on its way; `tokens` is the queue of a streaming caller."""
+    """One request on its way; `tokens` is the queue of a streaming caller, who was sent `sent` of them."""
 
     request: GenerateRequest
     done: asyncio.Future[Completion]
     tokens: asyncio.Queue[Token | None] | None = None
     slot: int | None = None
+    sent: int = 0
 
 
 @dataclass(slots=True)
@@ -64,8 +65,9 @@ class _Counts:
 class EmbeddedEngine:
     """Serves a copy of `decoder`. Create and use it on one event loop.
 
-    `model` and `tokenizer` are what its abilities say. `forward` creates the forward pass; by default it is
-    the fastest that this machine has.
+    `model` and `tokenizer` are what its abilities say. At most `drafts` tokens of a sequence are drafted in
+    one step (docs/speculative.md). `forward` creates the forward pass; by default it is the fastest that this
+    machine has.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class EmbeddedEngine:
         max_len: int = 512,
         model: str = "",
         tokenizer: str = "",
+        drafts: int = 0,
         forward: Callable[[Decoder, SlotTable], Forward] | None = None,
     ) -> None:
         config = decoder.config
@@ -85,13 +88,17 @@ class EmbeddedEngine:
                 f"a context of {max_len} tokens (--context of `ostinato serve`, max_len elsewhere) exceeds "
                 f"the model's {config.max_positions} positions: give at most {config.max_positions}"
             )
-        self._table = SlotTable(config, slots, max_len)
+        self._table = SlotTable(config, slots, max_len, drafts)
         self._forward = (forward or fastest)(decoder, self._table)
         work = PREFILL_WORK // sum(weight.numel() for weight in decoder.parameters())
         self._prefill_tokens = max(LEAST_PREFILL, min(PREFILL_TOKENS, work))
         self._swapping = asyncio.Lock()
         self._abilities = Abilities(
-            model=model, tokenizer=tokenizer, context=max_len, routes=config.moe_layers > 0
+            model=model,
+            tokenizer=tokenizer,
+            context=max_len,
+            sampling=frozenset(SETTINGS.names or ()) - {"temperature"},
+            routes=config.moe_layers > 0,
         )
         self._limits = RequestLimits(vocabulary=config.vocab_size, max_len=max_len, abilities=self._abilities)
         self._version = version
@@ -151,8 +158,10 @@ class EmbeddedEngine:
             self._counts.swaps += 1
 
     def stats(self) -> dict[str, float]:
+        drafted, accepted = self._forward.drafted()
+        tokens = self._counts.tokens + sum(map(self._sampled, self._jobs))
         now = {"version": self._version, "running": len(self._jobs), "waiting": len(self._pending)}
-        return asdict(self._counts) | now
+        return asdict(self._counts) | now | {"tokens": tokens, "drafted": drafted, "accepted": accepted}
 
     async def aclose(self) -> None:
         """Stop; requests in flight fail with EngineError."""
@@ -193,9 +202,8 @@ class EmbeddedEngine:
         if not len(slots):
             return
         finished = self._forward.advance(slots, self._version)
-        self._counts.tokens += len(slots)
         for slot in self._streamed.intersection(slots.tolist()):
-            self._send_token(slot)
+            self._send_tokens(slot)
         for slot in finished.tolist():
             self._finish(slot)
 
@@ -238,23 +246,30 @@ class EmbeddedEngine:
             self._streamed.add(slot)
         return len(prompt) - reuse.length
 
-    def _send_token(self, slot: int) -> None:
-        """Send the newest token of a slot to the caller that streams it."""
+    def _sampled(self, slot: int) -> int:
+        """Return how many tokens were sampled for the request in a slot."""
+        return int(self._table.length[slot] - self._table.prompt[slot])
+
+    def _send_tokens(self, slot: int) -> None:
+        """Send the newest tokens of a slot to the caller that streams them."""
         table, job = self._table, self._jobs[slot]
         assert job.tokens is not None
-        at = int(table.length[slot]) - 1
-        token, logprob = int(table.tokens[slot, at]), float(table.logprobs[slot, at])
         kind = job.request.sampling.drawn_from
-        job.tokens.put_nowait(Token(id=token, logprob=logprob, version=self._version, distribution=kind))
+        start, job.sent = int(table.prompt[slot]) + job.sent, self._sampled(slot)
+        for at in range(start, int(table.length[slot])):
+            token, logprob = int(table.tokens[slot, at]), float(table.logprobs[slot, at])
+            version = int(table.versions[slot, at])
+            job.tokens.put_nowait(Token(id=token, logprob=logprob, version=version, distribution=kind))
 
     def _finish(self, slot: int) -> None:
         job = self._release(slot)
         if not job.done.done():
-            job.done.set_result(self._table.completion(slot))
+            job.done.set_result(self._table.completion(slot, job.request.sampling.drawn_from))
         if job.tokens is not None:
             job.tokens.put_nowait(None)
 
     def _release(self, slot: int) -> _Job:
+        self._counts.tokens += self._sampled(slot)
         self._table.free(slot)
         self._streamed.discard(slot)
         job = self._jobs.pop(slot)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ostinato.engine.embedded.kv_cache import Decode, Prefill, SlotCache
-from ostinato.engine.embedded.sampling import sample
+from ostinato.engine.embedded.sampling import penalise, sample
 from ostinato.engine.embedded.slots import SlotTable
 from ostinato.model.decoder import Decoder
 
@@ -31,8 +31,13 @@ class Forward(Protocol):
     def advance(self, slots: Slots, version: int) -> Slots:
         """Compute the missing tokens of these slots and sample one token for each, labelled with `version`.
 
-        Return the slots that are finished by it.
+        Where tokens were drafted and the sampled one is as drafted, more than one. Return the slots that are
+        finished.
         """
+        ...
+
+    def drafted(self) -> tuple[int, int]:
+        """Return how many tokens were drafted so far, and how many of them were accepted."""
         ...
 
     def copy_prefix(self, source: int, target: int, length: int) -> None:
@@ -52,7 +57,10 @@ class Forward(Protocol):
 
 
 class TorchForward:
-    """The decoder in torch, over blocks of keys that grow."""
+    """The decoder in torch, over blocks of keys that grow.
+
+    It drafts nothing: its rows depend on the batch by rounding, so that a draft could change a token.
+    """
 
     def __init__(self, decoder: Decoder, table: SlotTable) -> None:
         self._table = table
@@ -82,6 +90,9 @@ class TorchForward:
         parts = (slots[missing > 1], self._prefill), (slots[missing == 1], self._decode)
         finished = [self._append(part, compute(part), version) for part, compute in parts if len(part)]
         return np.concatenate(finished)
+
+    def drafted(self) -> tuple[int, int]:
+        return 0, 0
 
     def _prefill(self, slots: Slots) -> Tensor:
         """Compute several tokens of each of these slots; return logits [B, V] after their last ones."""
@@ -124,6 +135,8 @@ class TorchForward:
     def _append(self, slots: Slots, logits: Tensor, version: int) -> Slots:
         table = self._table
         uniform = table.uniform[slots, table.length[slots]]
-        temperature = torch.from_numpy(table.temperature[slots])
-        tokens, logprobs = sample(logits, temperature, torch.from_numpy(uniform))
+        for row, slot in enumerate(slots):
+            start, end = table.prompt[slot], table.length[slot]
+            penalise(logits[row], table.tokens[slot, :end], start, table.settings[slot])
+        tokens, logprobs = sample(logits, table.settings[slots], torch.from_numpy(uniform))
         return table.append(slots, tokens.numpy(), logprobs.numpy(), version)

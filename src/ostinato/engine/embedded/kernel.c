@@ -75,8 +75,11 @@ static inline vec exponential(vec x) {
 typedef struct {
     int64_t vocab, hidden, layers, heads, kv_heads, dim, dense, experts, top, expert, shared, norm_top;
     int64_t normed, biased; /* queries and keys are normalised; q, k and v have a bias */
-    int64_t slots, max_len;
+    int64_t slots, max_len, drafts; /* drafts: the most drafted tokens of a slot in one step */
 } Sizes;
+
+/* The sampling settings of one slot, as `slots.py` has them. */
+typedef struct { double temperature, top_p, top_k, min_p, presence, frequency, repetition; } Settings;
 
 /* The arrays of a SlotTable: [slots, max_len] the first five (routes with [layers, top] more), [slots, vocab]
  * the stops, [slots] the others. */
@@ -85,9 +88,11 @@ typedef struct {
     float *logprobs, *uniform;
     uint16_t *routes;
     uint8_t *stops;
-    int64_t *length, *limit, *computed;
-    float *temperature;
+    int64_t *prompt, *length, *limit, *computed;
+    Settings *settings;
 } Table;
+
+#include "drafts.h"
 
 /* Packed weights: of each layer eleven pointers in this order, then the three of the model. */
 enum { NORM1, QKV, BIAS, GAINS, OUT, NORM2, ROUTER, GATE_UP, DOWN, SHARED_GATE_UP, SHARED_DOWN, PER_LAYER };
@@ -102,7 +107,8 @@ typedef struct {
     int64_t k_size, v_size, v_row;               /* floats of one head of one slot; of one position */
     float *x, *h, *y, *part, *attended, *gates, *inner, *scores, *mixed, *logits;
     float *weight;                               /* [ROWS, top] of the chosen experts */
-    int32_t *chosen;
+    int32_t *chosen, *counts;                    /* counts: [vocab], zero between two uses */
+    Drafts *drafts;                              /* NULL where nothing is drafted */
 } Engine;
 
 /* ---- weights ---------------------------------------------------------------------------------------- */
@@ -493,12 +499,78 @@ static void layers(const Engine *e, const float *const *w, int64_t rows, const i
     norm_rows(e, rows, model[NORM]);
 }
 
-/* The token where the cumulative probability passes `uniform`, or the likeliest; its log-probability. */
-static void draw(const Engine *e, float *logits, float temperature, float uniform, int64_t *token,
-                 float *logprob) {
+/* Penalise what the prompt (repetition alone) and the completion of a slot hold. */
+static void penalise(const Engine *e, const Table *t, int64_t slot, float *logits) {
+    const Settings *s = t->settings + slot;
+    const int32_t *row = t->tokens + slot * e->s.max_len;
+    const int32_t prompted = 1 << 30; /* above every count: a row is shorter */
+    for (int64_t i = 0; i < t->length[slot]; i++)
+        if (i < t->prompt[slot]) e->counts[row[i]] |= prompted;
+        else e->counts[row[i]]++;
+    for (int64_t i = 0; i < t->length[slot]; i++) {
+        int32_t *count = e->counts + row[i], sampled = *count & (prompted - 1);
+        float *logit = logits + row[i];
+        if (!*count) continue; /* an earlier occurrence was it */
+        *logit = (float)(*logit > 0 ? *logit / s->repetition : *logit * s->repetition);
+        if (sampled) *logit = (float)(*logit - sampled * s->frequency - s->presence);
+        *count = 0;
+    }
+}
+
+/* Of the weights above `bound`: their number, and their sum. */
+static int64_t above(const float *p, int64_t end, float bound, double *sum) {
+    ints count = {0};
+    *sum = 0;
+    for (int64_t i = 0; i < end;) {
+        vec part = all(0); /* short sums in single precision, so that the whole is nearly exact */
+        for (int64_t stop = i + 64 * LANES < end ? i + 64 * LANES : end; i < stop; i += LANES) {
+            vec q = load(p + i);
+            ints over = q > all(bound);
+            count -= over;
+            part += choose(over, q, all(0));
+        }
+        *sum += total(part);
+    }
+    int64_t number = 0;
+    for (int i = 0; i < LANES; i++) number += count[i];
+    return number;
+}
+
+/* The least weight in [0, 1] that top_k and top_p leave: fewer than `most` are heavier, with a sum below `mass`.
+ * Positive floats are ordered as their bits are, so the search goes by bits. Of equal weights all stay or none. */
+static float least(const float *p, int64_t end, double most, double mass) {
+    union { uint32_t bits; float value; } low = {.value = 0}, high = {.value = 1}, middle;
+    double sum;
+    while (low.bits < high.bits) {
+        middle.bits = low.bits + (high.bits - low.bits) / 2;
+        if (above(p, end, middle.value, &sum) < most && sum < mass) high = middle;
+        else low.bits = middle.bits + 1;
+    }
+    return high.value;
+}
+
+static void drop_below(float *p, int64_t end, float bound) {
+    for (int64_t i = 0; i < end; i++) p[i] = p[i] < bound ? 0 : p[i];
+}
+
+/* Set to zero what min_p, then top_k, then top_p cut; the likeliest token has the weight 1. */
+static void cut(const Settings *s, float *p, int64_t end) {
+    double sum;
+    drop_below(p, end, (float)s->min_p);
+    if (s->top_k > 0) drop_below(p, end, least(p, end, s->top_k, INFINITY));
+    above(p, end, 0, &sum);
+    if (s->top_p < 1) drop_below(p, end, least(p, end, INFINITY, s->top_p * sum));
+}
+
+/* The next token of a slot, where the cumulative probability passes its uniform number, or the likeliest; its
+ * log-probability. */
+static int64_t draw(const Engine *e, const Table *t, int64_t slot, float *logits, float *logprob) {
+    const Settings *s = t->settings + slot;
     int64_t v = e->s.vocab, end = padded(v, LANES), best = 0, at;
+    float temperature = (float)s->temperature, uniform = t->uniform[slot * e->s.max_len + t->length[slot]];
     float scale = temperature > 0 ? 1 / temperature : 1, p[end], sums[end / LANES];
     vec top = all(-INFINITY);
+    if (s->repetition != 1 || s->presence || s->frequency) penalise(e, t, slot, logits);
     for (int64_t i = v; i < end; i++) logits[i] = -INFINITY;
     for (int64_t i = 0; i < end; i += LANES) top = larger(top, load(logits + i));
     float highest = top[0];
@@ -508,6 +580,11 @@ static void draw(const Engine *e, float *logits, float temperature, float unifor
         vec q = exponential((load(logits + i) - highest) * scale);
         store(p + i, q);
         sum += sums[i / LANES] = total(q);
+    }
+    if (s->min_p > 0 || s->top_k > 0 || s->top_p < 1) {
+        cut(s, p, end);
+        sum = 0;
+        for (int64_t i = 0; i < end; i += LANES) sum += sums[i / LANES] = total(load(p + i));
     }
     if (temperature > 0) {
         double target = (double)uniform * sum;
@@ -519,35 +596,53 @@ static void draw(const Engine *e, float *logits, float temperature, float unifor
         }
     } else
         while (logits[best] < highest) best++;
-    at = best;
-    float chosen = logits[at];
-    *token = at;
-    *logprob = (float)((double)((chosen - highest) * scale) - log(sum));
+    *logprob = (float)((double)((logits[best] - highest) * scale) - log(sum));
+    return best;
 }
 
 /* Some rows on their way through the layers together. */
 typedef struct {
     int64_t n, slots[ROWS], positions[ROWS], ids[ROWS];
-    uint8_t last[ROWS]; /* a token is sampled after it */
-    uint16_t *routes;   /* [ROWS, layers, top] */
+    uint8_t sampled[ROWS]; /* a token is sampled after it */
+    uint16_t *routes;      /* [ROWS, layers, top] */
 } Batch;
 
-/* Compute the batch, and sample into the table after the rows that are the last of their slots. */
+/* Whether the last token of a slot ends its sequence. */
+static int ends(const Engine *e, const Table *t, int64_t slot) {
+    int64_t length = t->length[slot], last = t->tokens[slot * e->s.max_len + length - 1];
+    return t->stops[slot * e->s.vocab + last] || length >= t->limit[slot];
+}
+
+/* Append the token after the last one of a slot. Where one was drafted in its place and is another, or the
+ * sequence ends, the rows of the slot that follow are those of no sequence.
+ *
+ * That is rejection sampling for a draft that is certain: its token x is accepted with probability p(x), and else
+ * one of the others is drawn, each with its share of what is left, since both come of one draw from p. */
+static void append(const Engine *e, const Table *t, int64_t slot, float *logits) {
+    int64_t length = t->length[slot], at = slot * e->s.max_len + length;
+    int32_t drafted = t->tokens[at];
+    t->tokens[at] = (int32_t)draw(e, t, slot, logits, t->logprobs + at);
+    t->length[slot] = length + 1;
+    if (!e->drafts) return;
+    if (e->drafts->left[slot] > 0) judge(e->drafts, slot, t->tokens[at] == drafted);
+    if (ends(e, t, slot)) e->drafts->left[slot] = -1;
+}
+
+/* Compute the batch, and sample into the table after the rows that are the last of their slots so far. */
 static void flush(const Engine *e, const float *const *w, const Table *t, Batch *b) {
-    int64_t v = padded(e->s.vocab, PANEL), width = e->s.layers * e->s.top, wanted = 0, which[ROWS], token;
+    int64_t v = padded(e->s.vocab, PANEL), width = e->s.layers * e->s.top, wanted = 0, which[ROWS];
     layers(e, w, b->n, b->slots, b->positions, b->ids, b->routes);
     for (int64_t r = 0; r < b->n; r++) {
         int64_t at = b->slots[r] * e->s.max_len + b->positions[r];
         if (e->s.experts) memcpy(t->routes + at * width, b->routes + r * width, width * sizeof *t->routes);
-        if (!b->last[r]) continue;
+        if (!b->sampled[r]) continue;
         memmove(e->h + wanted * e->c, e->h + r * e->c, e->c * 4);
         which[wanted++] = b->slots[r];
     }
     product(e->h, e->c, wanted, w[e->s.layers * PER_LAYER + HEAD], e->s.hidden, e->s.vocab, e->logits, v);
     for (int64_t i = 0; i < wanted; i++) {
-        int64_t slot = which[i], at = slot * e->s.max_len + t->length[slot];
-        draw(e, e->logits + i * v, t->temperature[slot], t->uniform[at], &token, t->logprobs + at);
-        t->tokens[at] = (int32_t)token;
+        int64_t slot = which[i];
+        if (!e->drafts || e->drafts->left[slot] >= 0) append(e, t, slot, e->logits + i * v);
     }
     b->n = 0;
 }
@@ -558,35 +653,50 @@ void fill(const Engine *e, const float *const *w, const Table *t, int64_t slot, 
     Batch b = {.n = 0, .routes = routes};
     for (int64_t at = t->computed[slot]; at < end; at++) {
         b.slots[b.n] = slot, b.positions[b.n] = at, b.ids[b.n] = t->tokens[slot * e->s.max_len + at];
-        b.last[b.n++] = 0;
+        b.sampled[b.n++] = 0;
         if (b.n == ROWS || at + 1 == end) flush(e, w, t, &b);
     }
     t->computed[slot] = end;
+    if (e->drafts) note_time(e->drafts, 0, 0);
 }
 
-/* Compute the missing tokens of these slots and sample one token for each; the slots that are finished by it are
- * written to `finished`, and their number is returned. */
+/* Compute the missing tokens of these slots and sample one token for each, and those after it that are as drafted:
+ * at most `most` drafted tokens a slot. The slots that are finished by them are written to `finished`, and their
+ * number is returned. */
 int64_t advance(const Engine *e, const float *const *w, const Table *t, int64_t n, const int64_t *slots,
-                int64_t version, int64_t *finished) {
-    int64_t max_len = e->s.max_len, done = 0;
+                int64_t version, int64_t most, int64_t *finished) {
+    int64_t max_len = e->s.max_len, done = 0, rows = 0, prompts = 0, first = 0;
     uint16_t routes[ROWS * e->s.layers * (e->s.top ? e->s.top : 1)];
     Batch b = {.n = 0, .routes = routes};
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t slot = slots[i], at = t->computed[slot]; at < t->length[slot]; at++) {
+    Drafts *d = e->drafts;
+    for (int64_t i = 0; i < n && d; i++) {
+        int64_t slot = slots[i];
+        d->count[slot] = d->left[slot] = 0;
+        prompts += t->length[slot] - t->computed[slot] > 1;
+        if (t->length[slot] == t->prompt[slot]) d->accepted[slot] = d->expected[slot] = 0, first++;
+    }
+    if (d && !prompts && most) draft(d, t, &e->s, most, n, slots);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t slot = slots[i], length = t->length[slot], end = length + (d ? d->count[slot] : 0);
+        for (int64_t at = length; at <= end; at++) t->versions[slot * max_len + at] = (int32_t)version;
+        for (int64_t at = t->computed[slot]; at < end; at++, rows++) {
             b.slots[b.n] = slot, b.positions[b.n] = at, b.ids[b.n] = t->tokens[slot * max_len + at];
-            b.last[b.n++] = at + 1 == t->length[slot];
+            b.sampled[b.n++] = at + 1 >= length;
             if (b.n == ROWS) flush(e, w, t, &b);
         }
+    }
     if (b.n) flush(e, w, t, &b);
     for (int64_t i = 0; i < n; i++) {
-        int64_t slot = slots[i], at = t->length[slot];
-        t->computed[slot] = at;
-        t->versions[slot * max_len + at] = (int32_t)version;
-        t->length[slot] = at + 1;
-        if (t->stops[slot * e->s.vocab + t->tokens[slot * max_len + at]] || at + 1 >= t->limit[slot])
-            finished[done++] = slot;
+        t->computed[slots[i]] = t->length[slots[i]] - 1;
+        if (ends(e, t, slots[i])) finished[done++] = slots[i];
     }
+    if (d) note_time(d, n, prompts || first ? 0 : rows);
     return done;
+}
+
+/* Write the numbers of tokens that were drafted and that were accepted. */
+void drafted(const Engine *e, int64_t *to) {
+    if (e->drafts) to[0] = e->drafts->drafted, to[1] = e->drafts->hit;
 }
 
 /* Copy the first `length` positions of `source` to `target`. */
@@ -606,7 +716,7 @@ void discard(Engine *e) {
     float *owned[] = {e->keys, e->values, e->x,     e->h,      e->y,     e->part,  e->attended,
                       e->gates, e->inner, e->scores, e->mixed, e->logits, e->weight};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
-    free(e->chosen);
+    free(e->chosen), free(e->counts), discard_drafts(e->drafts);
     free(e);
 }
 
@@ -632,6 +742,8 @@ Engine *create(const Sizes *s, float eps, const float *cos, const float *sin) {
         {&e->logits, ROWS * padded(s->vocab, PANEL)}, {&e->weight, e->tall},
     };
     int failed = !(e->chosen = calloc(e->tall, sizeof *e->chosen));
+    failed |= !(e->counts = calloc(s->vocab, sizeof *e->counts));
+    failed |= s->drafts && !(e->drafts = create_drafts(s->slots, s->drafts));
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
         failed |= !(*wanted[i].at = calloc(most(wanted[i].size, 1), sizeof(float)));
     if (failed) discard(e), e = NULL;

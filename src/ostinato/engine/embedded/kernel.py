@@ -14,7 +14,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-SOURCE = Path(__file__).with_name("kernel.c")
+SOURCES = tuple(Path(__file__).with_name(name) for name in ("kernel.c", "drafts.h"))
 OPTIONS = ("-O3", "-march=native", "-std=gnu11", "-shared", "-fPIC")
 THREADS = "-fopenmp"
 """The option for several threads; a compiler without it makes a kernel for one."""
@@ -28,7 +28,8 @@ SIGNATURES: dict[str, tuple[list[type], type | None]] = {
     "pack": ([AT, INT, INT, AT], None),
     "copy_prefix": ([AT, INT, INT, INT], None),
     "fill": ([AT, AT, AT, INT, INT], None),
-    "advance": ([AT, AT, AT, INT, AT, INT, AT], INT),
+    "advance": ([AT, AT, AT, INT, AT, INT, INT, AT], INT),
+    "drafted": ([AT, AT], None),
 }
 
 
@@ -70,7 +71,14 @@ def _key(compiler: str) -> str:
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     flags = next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
-    parts = [SOURCE.read_text(), *OPTIONS, THREADS, _run(compiler, "--version"), platform.machine(), flags]
+    parts = [
+        *(source.read_text() for source in SOURCES),
+        *OPTIONS,
+        THREADS,
+        _run(compiler, "--version"),
+        platform.machine(),
+        flags,
+    ]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
 
@@ -79,7 +87,7 @@ def _compile(compiler: str, path: Path) -> None:
     with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".so", delete=False) as file:
         draft = Path(file.name)
     try:
-        command = [*OPTIONS, "-o", str(draft), str(SOURCE), "-lm"]
+        command = [*OPTIONS, "-o", str(draft), str(SOURCES[0]), "-lm"]
         try:
             _run(compiler, THREADS, *command)
         except KernelError:

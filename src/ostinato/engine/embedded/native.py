@@ -42,7 +42,7 @@ class NativeForward:
             np.ascontiguousarray(part[: table.max_len, 0].numpy())
             for part in decoder.rotary.tables(table.max_len, torch.device("cpu"))
         )
-        sizes = (ctypes.c_int64 * 16)(*_sizes(config, table))
+        sizes = (ctypes.c_int64 * 17)(*_sizes(config, table))
         place = ctypes.byref(sizes), config.rms_eps, self._cos.ctypes.data, self._sin.ctypes.data
         self._engine = self._library.create(*place)
         if not self._engine:
@@ -71,10 +71,14 @@ class NativeForward:
 
     def advance(self, slots: Slots, version: int) -> Slots:
         finished, to = self._finished
-        count = self._library.advance(
-            self._engine, self._weights.pointers, self._places, len(slots), slots.ctypes.data, version, to
-        )
+        which = len(slots), slots.ctypes.data, version, self._table.drafts
+        count = self._library.advance(self._engine, self._weights.pointers, self._places, *which, to)
         return finished[:count].copy()
+
+    def drafted(self) -> tuple[int, int]:
+        counts = (ctypes.c_int64 * 2)()
+        self._library.drafted(self._engine, ctypes.byref(counts))
+        return counts[0], counts[1]
 
 
 Array = NDArray[np.float32]
@@ -83,7 +87,7 @@ Array = NDArray[np.float32]
 def _places(table: SlotTable) -> ctypes.Array[ctypes.c_void_p]:
     """Return the addresses of a table's arrays, in the order of the kernel's `Table`."""
     arrays = table.tokens, table.versions, table.logprobs, table.uniform, table.routes, table.stops
-    rest = table.length, table.limit, table.computed, table.temperature
+    rest = table.prompt, table.length, table.limit, table.computed, table.settings
     addresses = [array.ctypes.data for array in (*arrays, *rest)]
     return (ctypes.c_void_p * len(addresses))(*addresses)
 
@@ -103,7 +107,7 @@ def _sizes(config: ModelConfig, table: SlotTable) -> list[int]:
         ),
         *(0 if config.experts else config.intermediate_size, *(moe if config.experts else no_moe)),
         *(int(config.norm_topk), int(config.qk_norm), int(config.attention_bias)),
-        *(len(table.busy), table.max_len),
+        *(len(table.busy), table.max_len, table.drafts),
     ]
 
 

@@ -14,6 +14,9 @@ from ostinato.engine.base import ROUTE_DTYPE
 from ostinato.model.config import ModelConfig
 from ostinato.types import Completion, Distribution, FinishReason, GenerateRequest
 
+_SHAPING = "temperature top_p top_k min_p presence_penalty frequency_penalty repetition_penalty"
+SETTINGS = np.dtype([(name, np.float64) for name in _SHAPING.split()])
+"""The fields of a `Sampling` that shape the distribution, in the order of the kernel's `Settings`."""
 MIXED = -1
 NEVER = -2
 
@@ -27,10 +30,13 @@ class Reuse:
 
 
 class SlotTable:
-    """The rows of S slots, for sequences of at most `max_len` tokens."""
+    """The rows of S slots, for sequences of at most `max_len` tokens.
 
-    def __init__(self, config: ModelConfig, slots: int, max_len: int) -> None:
-        self.max_len = max_len
+    At most `drafts` tokens of a slot are drafted in one step; they lie behind its length.
+    """
+
+    def __init__(self, config: ModelConfig, slots: int, max_len: int, drafts: int = 0) -> None:
+        self.max_len, self.drafts = max_len, drafts
         self.tokens = np.zeros((slots, max_len), np.int32)
         self.logprobs = np.zeros((slots, max_len), np.float32)
         self.versions = np.zeros((slots, max_len), np.int32)
@@ -41,7 +47,7 @@ class SlotTable:
         self.prompt = np.zeros(slots, np.int64)
         self.limit = np.zeros(slots, np.int64)
         self.computed = np.zeros(slots, np.int64)
-        self.temperature = np.zeros(slots, np.float32)
+        self.settings = np.zeros(slots, SETTINGS)
         self.epoch = np.full(slots, NEVER, np.int64)
         self.busy = np.zeros(slots, np.bool_)
         self.freed = np.zeros(slots, np.int64)
@@ -82,7 +88,7 @@ class SlotTable:
             room, np.float32
         )
         self.computed[slot] = reuse.length
-        self.temperature[slot] = request.sampling.temperature
+        self.settings[slot] = tuple(getattr(request.sampling, name) for name in SETTINGS.names or ())
         self.stops[slot] = False
         self.stops[slot, list(request.stop_ids)] = True
         self.epoch[slot] = epoch
@@ -100,7 +106,7 @@ class SlotTable:
         done = self.stops[slots, tokens] | (at + 1 >= self.limit[slots])
         return slots[done]
 
-    def completion(self, slot: int) -> Completion:
+    def completion(self, slot: int, distribution: Distribution) -> Completion:
         start, end = int(self.prompt[slot]), int(self.length[slot])
         ids = tuple(self.tokens[slot, start:end].tolist())
         return Completion(
@@ -109,7 +115,7 @@ class SlotTable:
             versions=tuple(self.versions[slot, start:end].tolist()),
             finish=FinishReason.STOP if self.stops[slot, ids[-1]] else FinishReason.LENGTH,
             routes=self.routes[slot, : end - 1].tobytes() if self.routes.shape[2] else None,
-            distribution=Distribution.TEMPERED if self.temperature[slot] else Distribution.MODEL,
+            distribution=distribution,
         )
 
     def free(self, slot: int) -> None:

@@ -10,10 +10,11 @@ import asyncio
 import base64
 import io
 import json
-import shutil
+import logging
 import tempfile
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -31,15 +32,24 @@ from ostinato.engine.base import (
     Token,
 )
 from ostinato.engine.limits import RequestLimits
-from ostinato.engine.vllm.handover import digest
+from ostinato.engine.vllm.handover import digest, room_for
 from ostinato.engine.vllm.process import TOKENS, Launch, VllmServer
+from ostinato.engine.vllm.speculation import doubt, draft_counts, speculates, trial
 from ostinato.model.checkpoint import BUFFERS, HEAD, load_meta
 from ostinato.model.config import MOST_EXPERTS
 from ostinato.model.decoder import WeightsError, check_weights
 from ostinato.model.tensor_files import CONFIG, CheckpointError, TensorFiles, read_json, write_tensors
 from ostinato.model.tokenizer import Tokenizer, TokenizerError
-from ostinato.types import Abilities, Completion, FinishReason, GenerateRequest, StructureKind
+from ostinato.types import (
+    Abilities,
+    Completion,
+    Distribution,
+    FinishReason,
+    GenerateRequest,
+    StructureKind,
+)
 
+log = logging.getLogger(__name__)
 SAMPLING = frozenset(
     "top_p top_k min_p presence_penalty frequency_penalty repetition_penalty".split()  # noqa: SIM905
 )
@@ -55,10 +65,6 @@ COLDEST = 0.01
 """The lowest temperature above 0 that vLLM samples at: it raises lower ones to this without an error."""
 ROUTES = "--enable-return-routed-experts"
 EMBEDDING = "model.embed_tokens.weight"
-MEMORY = Path("/dev/shm")  # noqa: S108
-"""The folder in memory where the system has one; a container's may be too small."""
-SPARE_BYTES = 64 * 2**20
-"""The room that is left free where a version is written."""
 DRAINED_S = 0.01
 """Seconds to wait after a pause, in which all tokens sampled before it arrive through the sockets."""
 
@@ -79,6 +85,8 @@ class VllmEngine:
         """The reason why nothing is served any more; empty while all is well."""
         self._counts = dict.fromkeys(("requests", "failed", "tokens", "prompt_tokens", "swaps"), 0)
         self._running = 0
+        self._drafts: dict[str, float] | None = None
+        """What vLLM's drafts came to when nothing ran last; None where it does not draft."""
 
     @classmethod
     async def start(cls, checkpoint: Path, directory: Path, **launch: Any) -> Self:
@@ -95,6 +103,8 @@ class VllmEngine:
         try:
             await engine._label(version)
             await engine._warm_up()
+            if speculates(how.arguments):
+                await engine._check_speculation(how.dtype)
         except BaseException:
             await engine.aclose()
             raise
@@ -127,7 +137,8 @@ class VllmEngine:
         # A request that began during a swap would reuse cached keys of the old version under its cache salt.
         await self._open.wait()
         self._running += 1
-        reply = _Reply(request)
+        drawn_from = request.sampling.drawn_from if self.abilities.logprobs else Distribution.UNKNOWN
+        reply = _Reply(request, drawn_from)
         try:
             async for choice in self._choices(self._body(request)):
                 for token in reply.take(choice, self._version):
@@ -139,6 +150,11 @@ class VllmEngine:
             raise
         finally:
             self._running -= 1
+        if self._drafts is not None and not self._running:
+            try:
+                self._drafts = await draft_counts(self.server)
+            except EngineError as error:  # the request has its answer
+                log.warning("what vLLM drafted is not counted: %s", error)
 
     async def pause(self) -> None:
         """Sample no token until `resume`; requests wait where they are."""
@@ -168,7 +184,13 @@ class VllmEngine:
             self._counts["swaps"] += 1
 
     def stats(self) -> dict[str, float]:
-        return {**self._counts, "version": self._version, "running": self._running, "paused": self._paused}
+        return {
+            **self._counts,
+            **(self._drafts or {}),
+            "version": self._version,
+            "running": self._running,
+            "paused": self._paused,
+        }
 
     async def aclose(self) -> None:
         """End the server; requests in flight fail with EngineError."""
@@ -220,6 +242,15 @@ class VllmEngine:
             GenerateRequest(request_id="", session_id="", prompt_ids=(0,), stop_ids=(), max_tokens=1)
         )
 
+    async def _check_speculation(self, dtype: str) -> None:
+        """Serve what is never trained if log-probabilities under speculation are wrong."""
+        asked = trial(self._limits.max_len)
+        self._drafts = {}
+        why = await doubt(self.server, asked, await self.generate(asked), dtype)
+        if why:
+            log.warning("turns of this engine are recorded and never trained: %s", why)
+            self._limits = replace(self._limits, abilities=replace(self.abilities, logprobs=False))
+
     def _body(self, request: GenerateRequest) -> dict[str, Any]:
         room = self._limits.max_len - len(request.prompt_ids)
         sampling = {
@@ -261,8 +292,8 @@ class VllmEngine:
 class _Reply:
     """One completion as it arrives."""
 
-    def __init__(self, request: GenerateRequest) -> None:
-        self._request = request
+    def __init__(self, request: GenerateRequest, drawn_from: Distribution) -> None:
+        self._request, self._drawn_from = request, drawn_from
         self._tokens: list[Token] = []
         self._finish: str | None = None
         self._versions: list[int] | None = None
@@ -277,7 +308,7 @@ class _Reply:
                 id=id_,
                 logprob=score["logprob"],
                 version=version,
-                distribution=self._request.sampling.drawn_from,
+                distribution=self._drawn_from,
             )
             for id_, score in zip(ids, scores, strict=True)
         ]
@@ -303,7 +334,7 @@ class _Reply:
             versions=labels if self._versions is None else tuple(self._versions),
             finish=FinishReason.STOP if self._finish == "stop" else FinishReason.LENGTH,
             routes=self._routes,
-            distribution=self._request.sampling.drawn_from,  # by `--logprobs-mode processed_logprobs`
+            distribution=self._drawn_from,  # by `--logprobs-mode processed_logprobs`
         )
 
 
@@ -365,13 +396,3 @@ def _tokenizer_digest(checkpoint: Path) -> str:
         return Tokenizer.load(checkpoint).digest
     except TokenizerError as error:
         raise CheckpointError(str(error)) from error
-
-
-def room_for(size: int) -> str:
-    """Return a folder with room for so many bytes, in memory if possible. Raises OSError without one."""
-    candidates = [*([MEMORY] if MEMORY.is_dir() else []), Path(tempfile.gettempdir())]
-    for folder in candidates:
-        if shutil.disk_usage(folder).free > size + SPARE_BYTES:
-            return str(folder)
-    names = " and ".join(map(str, candidates))
-    raise OSError(f"there is no room for {size / 1e9:.1f} GB of weights in {names}: free some")

@@ -7,11 +7,18 @@ that this worker serves. This module runs in the workers, so it imports nothing 
 """
 
 import hashlib
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from safetensors import safe_open
 from torch import Tensor
+
+MEMORY = Path("/dev/shm")  # noqa: S108
+"""The folder in memory where the system has one; a container's may be too small."""
+SPARE_BYTES = 64 * 2**20
+"""The room that is left free where a version is written."""
 
 
 def read(folder: Path) -> Iterator[tuple[str, Tensor]]:
@@ -29,6 +36,16 @@ def digest(folder: Path) -> str:
         with path.open("rb") as file:
             total.update(hashlib.file_digest(file, "sha256").digest())
     return total.hexdigest()
+
+
+def room_for(size: int) -> str:
+    """Return a folder with room for so many bytes, in memory if possible. Raises OSError without one."""
+    candidates = [*([MEMORY] if MEMORY.is_dir() else []), Path(tempfile.gettempdir())]
+    for folder in candidates:
+        if shutil.disk_usage(folder).free > size + SPARE_BYTES:
+            return str(folder)
+    names = " and ".join(map(str, candidates))
+    raise OSError(f"there is no room for {size / 1e9:.1f} GB of weights in {names}: free some")
 
 
 def _files(folder: Path) -> list[Path]:

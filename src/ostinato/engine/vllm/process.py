@@ -133,12 +133,18 @@ class VllmServer:
         if errors:
             raise EngineError(f"vLLM's worker, {method}: {errors[0]}")
 
-    async def _request(self, verb: str, path: str, body: Mapping[str, Any] | None) -> Any:
+    async def text(self, path: str) -> str:
+        """Return the response as it is. Raises EngineError as `post` does."""
+        return await self._request("GET", path, None, plain=True)  # type: ignore[no-any-return]
+
+    async def _request(
+        self, verb: str, path: str, body: Mapping[str, Any] | None, *, plain: bool = False
+    ) -> Any:
         try:
             async with self.http.request(verb, path, json=body) as response:
                 if response.status != 200:
                     raise EngineError(f"vLLM, {path}: {response.status} {(await response.text())[:300]}")
-                return await response.json(content_type=None)
+                return await (response.text() if plain else response.json(content_type=None))
         except aiohttp.ClientError as error:
             words = str(error) or type(error).__name__  # some errors of the client have no words
             raise EngineError(

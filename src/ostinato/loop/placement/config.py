@@ -84,6 +84,11 @@ class EnginesConfig:
     """Sequences that an engine decodes at once."""
     context: int = 768
     """Tokens of prompt and completion together that an engine has room for."""
+    draft: Literal["auto", "suffix", "none"] = "auto"
+    """`suffix` drafts what followed the same tokens before, and verifies it in one step; `auto` does so in
+    the embedded engine, where that changes no token."""
+    draft_tokens: int = 7
+    """The most tokens that are drafted for a sequence in one step."""
     standby: int = 0
     """Engines that stand by in practice: warm, without traffic, each in place of one that dies or hangs."""
 

@@ -73,6 +73,7 @@ class ServeModelConfig:
     arguments: tuple[str, ...] = ()
     python: str | None = None
     """The interpreter that has vLLM."""
+    draft: Literal["auto", "suffix", "none"] = "auto"
 
     def __post_init__(self) -> None:
         refuse_password(self.store)
@@ -129,6 +130,7 @@ async def _start_engines(services: Services, config: ServeModelConfig, checkpoin
         tensor_parallel=config.tensor_parallel,
         arguments=config.arguments,
         python=config.python,
+        draft=config.draft,
     )
     there = [
         EngineServerConfig(checkpoint=checkpoint, backend="remote", remote=url, version=config.version)
