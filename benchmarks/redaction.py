@@ -10,8 +10,9 @@ The corpora:
     its own      the examples in kingfisher's rules, at --examples (`data/rules` of its repository)
 
 A secret is found whole when at most three characters of it stay, in part when some of it goes. Proportions
-have 95 % Wilson intervals. False alarms are lines in which something is found, per 1000 lines of three trees:
-the standard library, the installed packages, and their text other than Python (documents, JSON, settings, C).
+have 95 % Wilson intervals. False alarms are lines in which something is found, per 1000 lines of three trees
+(the standard library, the installed packages, and their text other than Python: documents, JSON, settings, C)
+and of `PUBLIC` in `fuzz/secret_layouts.py`, lines that look secret and are not.
 All of them count as false, an example key in a manual too. Intervals are those of a bootstrap over files.
 
 The peer runs in this process, from the folder --peer that `pip install --target` filled with it; CPU seconds
@@ -34,7 +35,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 from fuzz.planted_secrets import plant
-from fuzz.secret_layouts import draw_all
+from fuzz.secret_layouts import PUBLIC, draw_all
 from fuzz.secret_shapes import SHAPES, draw
 
 from benchmarks.measure import Figure, Run, table
@@ -168,6 +169,7 @@ def trees(lines: int, rng: random.Random) -> dict[str, list[str]]:
         "standard library": sources([standard], lines, rng, (".py",)),
         "packages": sources([packages], lines, rng, (".py",)),
         "other text": sources([standard, packages], lines, rng, TEXTS),
+        "public": [f"{line}\n" for line in PUBLIC],
     }
 
 

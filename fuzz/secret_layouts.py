@@ -235,7 +235,39 @@ def laid(form: str, text: str) -> Laid:
     return Laid(form=form, text=plain, secrets=secrets, sealed=is_sealed(form.split(" ", maxsplit=1)[0]))
 
 
+OPENED = ("token/airtable", "command/")
+"""Forms which somebody found missing, and with which rules were made then."""
+PUBLIC = """
+AKIAIOSFODNN7EXAMPLE
+aws_access_key_id = AKIAI44QH8DHBEXAMPLE
+aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY
+"SecretAccessKey": "je7MtGbClwBF/2Zp9Utk/h3yCo8nvbEXAMPLEKEY",
+{"AccessKeyId": "ASIAIOSFODNN7EXAMPLE", "x": "9drTJvcXLB89EXAMPLELB8923FB892xMFI"}
+export GITHUB_TOKEN=ghp_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
+GITLAB_TOKEN: glpat-XXXXXXXXXXXXXXXXXXXX
+OPENAI_API_KEY=sk-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
+the header is eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9
+const header = "eyJhbGciOiJSUzI1NiIsInR5cCI6IkpXVCIsImtpZCI6IjEyMyJ9";
+expect(parts[0]).toBe('eyJ0eXAiOiJKV1QiLCJhbGciOiJIUzI1NiJ9')
+Stripe("pk_test_TYooMQauvdEDq54NiTphI7jx")
+NEXT_PUBLIC_STRIPE_KEY=pk_live_51H8kqLK2eZvKYlo2C0aBcDeF
+data-key="pk_test_51HxYzABCDEF0123456789abcdefXYZ"
+mapboxgl.accessToken = "pk.eyJ1IjoiYWRhIiwiYSI6ImNrMTIzNDU2In0.abcdEFGH1234ijkl5678mn";
+NEXT_PUBLIC_SUPABASE_KEY=sb_publishable_q8Zt3LmX90pWv2RbAA77xx_a1b2c3d4
+posthog.init('phc_q8Zt3LmX90pWv2RbAA77xxq8Zt3LmX90pWv2RbAA7')
+helm install db . --set auth.existingSecret=shop-db-creds,image.tag=16.2.0
+kubectl create secret generic db --from-file=password=./password.txt
+helm upgrade db . --set imagePullSecrets[0].name=regcred --set secretKeys.adminPasswordKey=postgres-password
+terraform apply -var secret_name=prod/db/main1 -var token_ttl=24h
+openssl enc -aes-256-cbc -k "$PASS" -pass env:PASS -in a
+openssl req -new -key server1.key -out server1.csr -subj /CN=a
+""".strip().splitlines()
+"""What looks like a secret and is none: manuals print it, pages give it to every visitor, or it names one."""
+
+
 def is_sealed(name: str) -> bool:
+    if name.startswith(OPENED):
+        return False
     return hashlib.sha256(name.encode()).digest()[0] % 2 == 1
 
 
@@ -385,6 +417,28 @@ file/basic Authorization: Basic [[{D}]]
 file/digest Authorization: Digest username="ada", response="[[{h32}]]"
 file/aws-header Authorization: AWS4-HMAC-SHA256 Credential=AKIA{U16}/x, SignedHeaders=host, Signature=[[{h64}]]
 file/totp otpauth://totp/x:ada?secret=[[{T32}]]&issuer=x
+command/kubectl kubectl create secret generic db --from-literal=username=ada --from-literal=password=[[S3{a8}]]
+command/kubectl-quoted kubectl -n x create secret generic db --from-literal='api-token=[[{a12}]]' --dry-run=client
+command/helm helm install db bitnami/postgresql --set auth.postgresPassword=[[{a10}]],auth.replicationPassword=[[{a10}]]
+command/helm-string helm upgrade db . --set-string 'global.redis.password=[[{a9}7]]' --wait
+command/docker docker run -e MYSQL_ROOT_PASSWORD=[[{a9}7]] -e TZ=UTC mysql:8
+command/build docker build --build-arg NPM_TOKEN=[[{a12}]] .
+command/terraform terraform apply -var 'db_password=[[{a10}]]' -auto-approve
+command/ansible ansible-playbook -i hosts site.yml --extra-vars "ansible_become_password=[[{a10}]] mode=fast"
+command/vault vault kv put secret/db user=ada password=[[{a10}]]
+command/heroku heroku config:set SMTP_PASSWORD=[[{a10}]] -a shop
+command/gcloud gcloud run deploy x --set-env-vars=MODE=prod,DB_PASSWORD=[[{a10}]]
+command/openssl-k openssl enc -aes-256-cbc -pbkdf2 -k [[{a9}7]] -in a -out b
+command/openssl-hex openssl enc -aes-128-cbc -K [[{h32}]] -iv {h32} -in a
+command/openssl-pass openssl enc -d -aes-256-cbc -pass pass:[[correct-{l8}]] -in a
+command/openssl-passin openssl rsa -in k.pem -passin 'pass:[[{a10}]]' -out k
+command/sas azcopy copy a 'https://x.blob.core.windows.net/c?sv=2022-11-02&sp=rw&sig=[[{a20}%2B{a21}%3D]]'
+command/sas-variable export SAS="sv=2022-11-02&ss=b&sig=[[{a20}%2F{a21}%3D]]"
+command/sas-alone sig=[[{a43}%3D]]
+command/snowflake snowsql -a corp --token [[ver:3-hint:{d10}-ETMs{b150}]]
+command/putty-escaped {"ppk": "PuTTY-User-Key-File-3: ssh-rsa\nPublic-Lines: 1\nAAAA\nPrivate-Lines: 2\n[[{b64}\n{b40}]]\nPrivate-MAC: {h64}"}
+command/putty-cut Encryption: none⏎Private-Lines: 8⏎[[{b64}⏎{b64}⏎{b33}]]
+command/putty-diff +Private-Lines: 2⏎+[[{b64}⏎+{b40}]]⏎+Private-MAC: {h64}
 spoken/english The password for the staging box is [[{a9}!x]], please change it.
 spoken/german Das Passwort lautet [[{a10}!x]]
 spoken/backticks Use the API key `[[{a28}]]` for now.

@@ -14,7 +14,8 @@ import pytest
 
 from ostinato.mining.base import SourceTree, Tally
 from ostinato.mining.mine import Miner, MiningConfig
-from ostinato.mining.settings import files_of_tests, pytest_arguments, pytest_options, with_source_path
+from ostinato.mining.options import pytest_arguments, pytest_options
+from ostinato.mining.settings import files_of_tests, with_source_path
 from ostinato.sandbox.backends.process.backend import ProcessBackend
 from ostinato.sandbox.base import Sandbox, Spec
 from ostinato.types import Task

@@ -12,8 +12,9 @@ import pytest
 
 from ostinato.mining.base import LEVELS, SourceTree
 from ostinato.mining.faults import Fault
+from ostinato.mining.options import pytest_arguments
 from ostinato.mining.present import chosen, instructions, without
-from ostinato.mining.settings import pytest_arguments, with_source_path
+from ostinato.mining.settings import with_source_path
 from ostinato.mining.write import Draft, write_task
 from ostinato.tasks.base import load_task
 

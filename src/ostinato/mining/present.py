@@ -16,8 +16,9 @@ from typing import Any
 
 from ostinato.mining.base import LEVELS, SourceTree, Tally
 from ostinato.mining.faults import Fault, faults
+from ostinato.mining.options import pytest_options, unheld_doctests
 from ostinato.mining.python_source import PythonSourceError, python_source
-from ostinato.mining.settings import files_of_tests, pytest_options, with_source_path
+from ostinato.mining.settings import files_of_tests, with_source_path
 from ostinato.mining.trials import FAULT_TIMEOUT_S, Survey, run_probe, survey
 from ostinato.mining.write import Draft
 from ostinato.sandbox.base import Backend
@@ -76,6 +77,9 @@ async def mine_present(
     for option in pytest_options(tree.files).left_out:
         tally.note(f"options of pytest left out: {option}", 1)
     tally.note("files of tests outside of testpaths", files_of_tests(tree.files)[1])
+    tally.note(
+        "modules whose doctests are left out, since a task may change them", unheld_doctests(tree.files)
+    )
     found = await survey(backend, tree.name, tree.files, tree.tests)
     tally.count("tests that pass", len(found.passing))
     tally.count("tests that fail at head", found.failing)

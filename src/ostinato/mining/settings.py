@@ -5,18 +5,12 @@ import re
 import shlex
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import PurePosixPath
 
 PYTEST_TABLE = re.compile(r"^\[tool\.pytest(\.ini_options)?\]\s*$", re.MULTILINE)
 SETTINGS = ("pyproject.toml", "pytest.ini", "tox.ini", "setup.cfg")
 TEST_FILE = re.compile(r"(^|/)(test_[^/]*|[^/]*_tests?)\.py$")
-PLUGINS = {"pytest_asyncio.plugin": re.compile(r"^\s*asyncio_mode\b", re.MULTILINE)}
-"""The plugins that a sandbox does not load by itself, and the setting by which a repository asks for each."""
-STRICT = re.compile(r"^\s*filterwarnings\b[^\n]*(\n\s+[^\n]*)*?\berror\b", re.MULTILINE)
-QUIET = ("-W", "ignore::pytest.PytestConfigWarning")
-"""Without the plugins that it names, a repository has settings that pytest does not know."""
 INI_TABLES = {
     "pytest.ini": "pytest",
     ".pytest.ini": "pytest",
@@ -25,22 +19,6 @@ INI_TABLES = {
 }
 ORDER = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
 """The files in which pytest looks for its settings; the first that has some counts alone."""
-WITH_VALUE = ("-p", "-W", "-m", "-k", "-r", "-c", "-n", "-o")
-KEPT = {
-    *("-p", "-W", "-m", "-k", "--pythonwarnings", "--import-mode", "--noconftest", "--confcutdir"),
-    *("--ignore", "--ignore-glob", "--deselect", "--asyncio-mode"),
-}
-"""The options of `addopts` on which it rests which tests there are and what they find."""
-WITHOUT_EFFECT = {
-    *("-q", "--quiet", "-v", "-vv", "--verbose", "-r", "--tb", "--color", "--durations", "-l"),
-    *("--no-header", "--no-summary", "--strict-markers", "--strict-config", "--strict", "-x", "--exitfirst"),
-    *("--maxfail", "-s", "--capture", "--cache-clear", "--junitxml", "--junit-xml", "--show-capture", "--ff"),
-    "--showlocals",
-}
-"""The options that change what is shown, or how soon a run ends, and no outcome."""
-OWN_PLUGINS = {"pytester", "pytest_asyncio", "pytest_asyncio.plugin"}
-LENIENT = {"required_plugins": "", "strict": "false", "strict_config": "false", "strict_markers": "false"}
-"""The settings that would end a run where plugins are absent, and the values that do not."""
 
 
 def with_source_path(files: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -66,44 +44,6 @@ def with_source_path(files: Mapping[str, bytes]) -> dict[str, bytes]:
     else:
         changed["pytest.ini"] = b"[pytest]\npythonpath = src\n"
     return changed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PytestOptions:
-    """The options that a repository's settings ask for: those that its tests are run with, and the others.
-
-    >>> PytestOptions(kept=("--import-mode=importlib",), left_out=("--cov",)).left_out
-    ('--cov',)
-    """
-
-    kept: tuple[str, ...]
-    left_out: tuple[str, ...]
-    """The names of the options that are left out: of plugins that no sandbox has, above all."""
-
-
-def pytest_arguments(files: Mapping[str, bytes]) -> tuple[str, ...]:
-    """Return the arguments that the tests of a repository need where plugins are not loaded by themselves."""
-    return pytest_options(files).kept
-
-
-def pytest_options(files: Mapping[str, bytes]) -> PytestOptions:
-    """Return the options of a repository's own settings that its tests need, and those that are left out."""
-    settings = pytest_settings(files)
-    text = "\n".join(files[name].decode(errors="replace") for name in SETTINGS if name in files)
-    kept = [word for name, asks in PLUGINS.items() if asks.search(text) for word in ("-p", name)]
-    left_out: list[str] = []
-    for name, value in _options(settings.get("addopts", ())):
-        if name == "--asyncio-mode" and "pytest_asyncio.plugin" not in kept:
-            kept += ["-p", "pytest_asyncio.plugin"]
-        if name not in KEPT or (name == "-p" and not _is_here(files, value)):
-            left_out += [f"-p {value}" if name == "-p" else name] if name not in WITHOUT_EFFECT else []
-        elif (name, value) not in (("-p", "no:cacheprovider"), ("-p", "pytest_asyncio.plugin")):
-            kept += [f"{name}={value}"] if name.startswith("--") and value else [name, *filter(None, [value])]
-    if _clashes(files) and not any(word.startswith("--import-mode") for word in kept):
-        kept.append("--import-mode=importlib")
-    kept += [word for name, v in LENIENT.items() if name in settings for word in ("-o", f"{name}={v}")]
-    is_strict = STRICT.search(text) or any(word.startswith("error") for word in kept)
-    return PytestOptions(kept=(*kept, *(QUIET if is_strict else ())), left_out=tuple(dict.fromkeys(left_out)))
 
 
 def pytest_settings(files: Mapping[str, bytes]) -> Mapping[str, tuple[str, ...]]:
@@ -166,40 +106,6 @@ def _words(value: object) -> tuple[str, ...]:
         return tuple(shlex.split(str(value), comments=True))
     except ValueError:
         return tuple(str(value).split())
-
-
-def _options(words: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Return the options among these words, each with its value or an empty one."""
-    options: list[tuple[str, str]] = []
-    rest = list(words)
-    while rest:
-        word = rest.pop(0)
-        name, _, value = word.partition("=")
-        if word[:2] in WITH_VALUE and len(word) > 2:
-            name, value = word[:2], word[2:]
-        elif (word in WITH_VALUE or word in KEPT - {"--noconftest"}) and rest:
-            value = rest.pop(0)
-        if name.startswith("-"):
-            options.append((name, value))
-    return options
-
-
-def _is_here(files: Mapping[str, bytes], plugin: str) -> bool:
-    """Return whether a plugin is switched off, pytest's own or a module of the repository."""
-    path = plugin.replace(".", "/")
-    places = (f"{top}{path}{end}" for top in ("", "src/") for end in (".py", "/__init__.py"))
-    return plugin.startswith("no:") or plugin in OWN_PLUGINS or any(place in files for place in places)
-
-
-def _clashes(files: Mapping[str, bytes]) -> bool:
-    """Return whether two test files would be modules of one name, which only `importlib` tells apart."""
-    modules: list[PurePosixPath] = []
-    for path in map(PurePosixPath, files_of_tests(files)[0]):
-        top = path.parent
-        while str(top / "__init__.py") in files and top.name:
-            top = top.parent
-        modules.append(path.relative_to(top))
-    return len(set(modules)) < len(modules)
 
 
 def _matches(path: str, pattern: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ostinato.mining import probe
 from ostinato.mining.base import MiningError
-from ostinato.mining.settings import pytest_arguments
+from ostinato.mining.options import pytest_arguments
 from ostinato.sandbox.base import DEFAULT_LIMITS, Backend, Spec
 
 PROGRAM = Path(str(probe.__file__)).read_bytes()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ostinato.mining.base import CONFIGURATION, SourceTree, is_test
-from ostinato.mining.settings import pytest_arguments
+from ostinato.mining.options import pytest_arguments
 from ostinato.sandbox.backends.environment import COMMAND_ENVIRONMENT
 from ostinato.tasks.base import load_task
 from ostinato.tasks.repository import write_repository

@@ -1,7 +1,7 @@
 """Files of every encoding and newline, through every way in which a tool changes text."""
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from ostinato.harness.errors import UnexpectedEnvironment
@@ -56,6 +56,35 @@ def test_every_tool_keeps_what_it_does_not_change(made: tuple[bytes, str]) -> No
 )
 def test_a_file_that_is_written_anew_stays_as_it_was(data: bytes, content: str, after: bytes) -> None:
     assert rewritten(data, content, "f") == after
+
+
+WRITTEN = st.lists(st.sampled_from(["a", "b", " ", "\n", "\n\n", "\r\n", "\r", "\ufeff"]), max_size=7).map(
+    "".join
+)
+
+
+def lines(text: str) -> list[str]:
+    """The lines as a reader sees them: neither mark nor newlines, nor whether the last one has any."""
+    *ended, rest = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
+    return [*ended, rest] if rest else ended
+
+
+@given(WRITTEN, WRITTEN)
+@example("a", "a\n\n\n")
+@example("a", "\ufeff")
+@example("a\r\nb", "b\r\n\r\n")
+def test_the_lines_that_a_model_asks_for_are_those_on_the_disk(old: str, new: str) -> None:
+    assume("\ufeff\ufeff" not in old + new)  # a second mark is text
+    assume("\r" not in old.replace("\r\n", "\n"))  # a lone CR before LF is shown as text, and written so
+    assert lines(rewritten(old.encode(), new, "f").decode()) == lines(new)
+
+
+@pytest.mark.parametrize(("old", "after"), [("a", "a\n\n"), ("a\n", "a\n\n"), ("a\r\nb", "a\r\nb\r\n\r\n")])
+def test_a_patch_that_adds_a_blank_last_line_adds_it(old: str, after: str) -> None:
+    last = old.rsplit(maxsplit=1)[-1]
+    patch = f"*** Begin Patch\n*** Update File: f\n@@\n {last}\n+\n*** End Patch"
+    (change,) = apply_patch.parse(patch)
+    assert apply_patch.apply(old, change.hunks, "f") == after
 
 
 def test_what_an_encoding_lacks_is_refused() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from fuzz.planted_secrets import FORMS, plant, removed
-from fuzz.secret_layouts import draw_all
+from fuzz.secret_layouts import OPENED, PUBLIC, draw_all
 from fuzz.secret_shapes import SHAPES
 from fuzz.secret_shapes import draw as draw_form
 from hypothesis import given
@@ -109,6 +109,18 @@ def test_ordinary_text_is_left_alone(text: str) -> None:
     assert redact(text) is text
 
 
+@pytest.mark.parametrize("text", PUBLIC)
+def test_what_manuals_print_and_pages_give_away_is_no_secret(text: str) -> None:
+    assert redact(text) is text
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_commands_set_and_open_is_found(seed: int) -> None:
+    drawn = [each for each in draw_all(random.Random(seed)) if each.form.startswith(OPENED)]
+    missed = [each.form for each in drawn if not all(covered(each.text, secret) for secret in each.secrets)]
+    assert len(drawn) > 20 and not missed
+
+
 @pytest.mark.parametrize("form", SHAPES)
 def test_secrets_of_new_forms_are_found(form: str) -> None:
     """At least 85 of 100 of each form are found; `benchmarks/redaction.py` measures it with an interval."""
@@ -162,6 +174,11 @@ def test_a_long_text_is_searched_to_its_end() -> None:
         'a"\n"',
         "password is a",
         "kind: Secret\ndata:\n",
+        "--set a.token=",
+        "-e A_KEY=b1 ",
+        "openssl -k",
+        "Private-Lines: 1\nAA",
+        "sig=%2B",
     ],
 )
 def test_time_grows_with_the_text_and_not_with_its_square(unit: str) -> None:

@@ -13,7 +13,7 @@
 A hunk's lines must stand in the file exactly, in the order of the hunks. `@@ line` moves to just after the
 next such line; a hunk without one must fit in a single place. `*** End of File` ties a hunk to the end.
 Each line keeps its newline, and a new one gets that of the line whose place it takes; a missing last newline
-stays missing.
+stays missing, unless the last line becomes a blank one, which is nothing but its newline.
 """
 
 from collections.abc import Iterator, Sequence
@@ -96,7 +96,7 @@ def apply(text: str, hunks: Sequence[Hunk], path: str) -> str:
     elif usual:
         lines[-1] += usual
     changed = _applied(lines, hunks, path)
-    if closed or not changed:
+    if closed or not changed or changed[-1] in ("", usual):
         return "".join(line + "\n" for line in changed)
     return "\n".join([*changed[:-1], changed[-1].removesuffix(usual)])
 

@@ -98,8 +98,8 @@ def rewritten(data: bytes | None, content: str, path: str) -> bytes:
     """Return what `write` puts in place of a file's bytes: `content`, kept as that file was.
 
     A line that stays keeps its newline, and another one gets that of the line whose place it takes. Whether
-    the last line has a newline stays as well, since nobody who reads a file sees that. Raises
-    UnexpectedEnvironment.
+    the last line has a newline stays as well, since nobody who reads a file sees that; a blank last line is
+    nothing but its newline, and has it. Raises UnexpectedEnvironment.
     """
     try:
         kept = decode(data or b"", path)
@@ -111,12 +111,12 @@ def rewritten(data: bytes | None, content: str, path: str) -> bytes:
         text = text.replace("\n", "\r\n") if odd else NEWLINE.sub("\r\n", text)
     elif "\r\n" in kept.text and (odd or "\r\n" not in text):
         text = _with_newlines_of(kept.text, text)
-    if kept.text and text.strip("\r\n"):
-        if not kept.text.endswith("\n"):
-            ending = "\r\n" if "\r\n" in kept.text and text.endswith("\r\n") else "\n"
-            text = text.removesuffix(ending)
-        elif not text.endswith("\n"):
-            text += "\r\n" if kept.text.endswith("\r\n") else "\n"
+    if kept.text and not kept.text.endswith("\n"):
+        is_crlf_end = text.endswith("\r\n") and not kept.text.endswith("\r")
+        unended = text.removesuffix("\r\n" if is_crlf_end else "\n")
+        text = text if unended.endswith("\n") or not unended else unended
+    elif kept.text and text.strip(MARK) and not text.endswith(("\n", "\r")):
+        text += "\r\n" if kept.text.endswith("\r\n") else "\n"
     return kept.encoded(text)
 
 

@@ -11,8 +11,15 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from ostinato.store.redaction.by_name import Match, by_name
-from ostinato.store.redaction.likelihood import is_drawn, is_password, is_stand_in, is_token
+from ostinato.store.redaction.by_name import Match, by_name, is_secret_name
+from ostinato.store.redaction.likelihood import (
+    READ,
+    is_documented,
+    is_drawn,
+    is_password,
+    is_stand_in,
+    is_token,
+)
 from ostinato.store.redaction.run_ends import RunEnds
 
 WORD = r"[A-Za-z0-9_\-]"
@@ -35,7 +42,11 @@ class _Rule:
 def _form(kind: str, anchors: str, pattern: str) -> _Rule:
     """Return the rule for a token; nearly all have a digit, unlike names that begin like one."""
     whole = re.compile(rf"(?<!{LETTERS})(?P<secret>{pattern})")
-    return _Rule(kind, tuple(anchors.split()), whole, re.compile("[0-9]").search)
+    return _Rule(kind, tuple(anchors.split()), whole, _is_no_example)
+
+
+def _is_no_example(value: str) -> bool:
+    return bool(re.search("[0-9]", value)) and not is_documented(value)
 
 
 def _place(kind: str, anchors: str, pattern: str, real: Callable[[str], object] = is_password) -> _Rule:
@@ -71,7 +82,7 @@ FORMS = (
         r"(?<=hooks\.slack\.com/)(?:services|workflows)/[\w/+-]{20,512}+"),
     _form("api_key", "sk-",
         rf"sk-(?:ant-|proj-|svcacct-|admin-|or-|lf-)?(?={WORD}{{0,64}}{LETTERS}{{12}}){WORD}{{20,512}}+"),
-    _form("stripe_key", "_live_ _test_", rf"(?:sk|rk|pk|whsec)_(?:live|test)_{LETTERS}{{16,512}}+"),
+    _form("stripe_key", "_live_ _test_", rf"(?:sk|rk|whsec)_(?:live|test)_{LETTERS}{{16,512}}+"),
     _form("google_key", "AIza", rf"AIza{WORD}{{35}}"),
     _form("sendgrid_key", "SG.", rf"SG\.{WORD}{{16,32}}\.{WORD}{{16,64}}"),
     _form("twilio_key", "SK AC", r"(?:SK|AC)[0-9a-f]{32}(?![0-9a-zA-Z])"),
@@ -82,15 +93,16 @@ FORMS = (
     _form("vendor_token", "-us1 -us2 -us3 -us4 -us5 -us6 -us7 -us8 -us9", r"[0-9a-f]{32}-us\d{1,2}(?!\w)"),
     _form("azure_key", "7Q~ 8Q~", r"[A-Za-z\d]{3}\dQ~[\w.~-]{31,40}"),
     _form("vendor_token", "$production$ $sandbox$", r"access_token\$\w{4,12}\$\w{16}\$[0-9a-f]{32}"),
-    _form("vendor_token", "00D msh :APA91b ver:1-hint: oauth: AAAAAAAAAAAAAAAAAAAA",
+    _form("vendor_token", "pat", r"pat[A-Za-z\d]{14}\.[0-9a-f]{64}"),
+    _form("vendor_token", "00D msh :APA91b -hint: oauth: AAAAAAAAAAAAAAAAAAAA",
         r"00D[A-Za-z\d]{12}![\w.]{60,200}|[a-z\d]{10}msh[a-z\d]{20,40}jsn[a-z\d]{10,20}|oauth:[a-z\d]{30}(?!\w)"
-        r"|AAAA[\w-]{7}:APA91b[\w-]{100,200}|ver:1-hint:\d+-[\w+/=]{40,512}+|A{20}[\w%]{20,80}%3D[\w%]{30,100}"),
+        r"|AAAA[\w-]{7}:APA91b[\w-]{100,200}|ver:\d-hint:\d+-[\w+/=]{40,512}+|A{20}[\w%]{20,80}%3D[\w%]{30,100}"),
     _form("vendor_token", "ABSK fm2_", r"(?:ABSK|fm2_)[A-Za-z\d+/]{80,512}+=*"),
     _form("vendor_token", "api- sdk- ApiKey- sk-", rf"(?:api|sdk|mob|ApiKey|sk-lf|sk-ak)-{UUID.pattern}"),
     _form("password_hash", "$ {S SCRAM- :::", HASH),
     _form("discord_token", ".", rf"[MNO][A-Za-z\d]{{22,28}}\.{WORD}{{6}}\.{WORD}{{27,40}}(?![\w-])"),
-    _form("azure_key", "AccountKey= SharedAccessKey= sig=",
-        r"(?<=(?:tKey|sKey)=)[A-Za-z0-9+/]{40,512}+={0,2}|(?<=[?&]sig=)[\w%]{40,512}+"),
+    _form("azure_key", "AccountKey= SharedAccessKey=", r"(?<=(?:tKey|sKey)=)[A-Za-z0-9+/]{40,512}+={0,2}"),
+    _form("azure_key", "sig=", r"(?<=\bsig=)(?:[\w+/]|%2[BbFf]){40,512}+(?:%3[Dd]|=){0,2}"),
 )  # fmt: skip
 PREFIXES = """
 A3- access-production- AGE-SECRET-KEY-1 aio_ AKCp API- AQVN ATATT3 ATBB ATCTT3 bb_live_ bedrock-api-key-
@@ -120,7 +132,9 @@ HEADLESS = re.compile(
 )
 """What RSA, OpenSSH, EC and Ed25519 keys begin with after their first line."""
 PUTTY = re.compile(
-    r"Private-Lines: \d+\s+(?P<secret>(?:[A-Za-z0-9+/=]+\s+)+)|Private-MAC: (?P<mac>[0-9a-f]{16,})"
+    r"Private-Lines: \d+(?P<secret>[A-Za-z0-9+/=\s\\\"'>#*|-]{16,16384}?)"
+    r"(?=Private-MAC|Private-Hash|[^\x00-\x7f]|\Z)"
+    r"|Private-(?:MAC|Hash): (?P<mac>[0-9a-f]{16,})"
 )
 DOTTED = re.compile(r"(?<![\w.\-])[\w\-]{3,}+(?:\.[\w\-]*+)++", re.ASCII)
 ENCODED = re.compile(r"(?<![A-Za-z0-9+/_\-])[A-Za-z0-9+/_\-]{20,}+={0,2}")
@@ -132,7 +146,8 @@ DEEPEST = 2
 
 def _is_in_password_place(value: str) -> bool:
     """Return True, in a place where only a password can stand, for all but variables and placeholders."""
-    return is_password(value) or (len(value) >= 4 and value.isalnum() and is_password(value + "1!aZ"))
+    is_plain = len(value) >= 4 and re.fullmatch(r"[A-Za-z0-9][\w.-]*", value[:READ])
+    return is_password(value) or bool(is_plain and is_password(value + "1!aZ"))
 
 
 ARGUMENT = r"""["']?(?P<secret>[^\s"'`$<>|;&][^\s"'`<>|;&]{3,511})"""
@@ -152,7 +167,10 @@ PLACES = (
     _place("flag", "docker|podman|helm|az |redis-cli|ldap|smbclient|7z|unzip|zip |mongo|kinit|keytool",
         rf"\b(?:docker|podman|helm|az|redis-cli|ldap\w{{1,8}}|7z|unzip|zip|mongo\w{{0,8}})\b"
         rf"[^\n|;]{{0,200}}?\s-(?:p|a|w|P)\s{{0,2}}{ARGUMENT}"),
-    _place("flag", "pass:", rf"-(?:pass|passin|passout)\s{{1,4}}pass:{ARGUMENT}", _is_in_password_place),
+    _place("flag", "pass:",
+        rf"-(?:pass|passin|passout)[ =]{{1,4}}[\"']?pass:{ARGUMENT}", _is_in_password_place),
+    _place("flag", "openssl",
+        rf"\bopenssl\b[^\n|;]{{0,200}}?\s-[kK]\s{{1,4}}{ARGUMENT}", _is_in_password_place),
     _place("flag", "htpasswd",
         rf"\bhtpasswd\s{{1,4}}-\w{{0,8}}b\w{{0,8}}\s{{1,4}}\S{{1,128}}\s{{1,4}}\S{{1,64}}\s{{1,4}}{ARGUMENT}",
         _is_in_password_place),
@@ -180,6 +198,19 @@ PLACES = (
         _is_in_password_place),
     _place("password_hash", ":", r"(?m)^[\w.@-]{1,64}:[^:\n]{1,64}:(?P<secret>[0-9a-f]{32})$"),
 )  # fmt: skip
+ASSIGNMENTS = re.compile(
+    r"""(?x)(?: (?<!\w)--(?:from-literal|set(?:-string|-literal|-env-vars|-secrets)?|update-env-vars|env
+        |build-arg|var|extra-vars|parameter-overrides|parameters)(?=[ =])
+      | (?<=\s)-(?:e|var)(?=[ ])
+      | \b(?:config:set|secrets?\ set|kv\ put|kv\ patch|env\ set|variables?\ set)(?=[ ]) )
+      (?P<all>[^\n|;<>]{8,2048})"""
+)
+ASSIGNMENT = re.compile(
+    r"(?<![\w./@-])(?P<name>\w[\w.\[\]/@-]{1,80}?)=(?:(?P<quote>\\?[\"'])(?P<quoted>[^\"'\s\\$<>]{4,256})(?P=quote)"
+    r"|(?P<bare>[^\s\"'`,$<>(){}\\]{4,256}))(?=[\s\"'`,\\]|$)"
+)
+"""The arguments `name=value` of a command that sets values: of kubectl, Helm, Terraform, Vault and others."""
+OF_A_PLACE = re.compile(r"(?i)(?:name|file|path|ref|arn|id|ttl|type|enabled|class|existing\w*)$")
 COOKIE = re.compile(
     r"""(?i)(?:\bcookie["']?\s{0,4}[:=,]\s{0,4}["']?|\s(?:-b|--cookie)[ =]["']?)(?P<all>[^\n"'<>]{8,8192})"""
 )
@@ -217,7 +248,7 @@ def _prefixed(text: str, runs: RunEnds) -> Iterator[Match]:
         while at >= 0:
             after = at + len(prefix)
             body = None if INSIDE.search(text, max(at - 2, 0), at) else BODY.match(text, after)
-            if body and is_drawn(body[0]):
+            if body and is_drawn(body[0]) and not is_documented(body[0]):
                 yield "vendor_token", at, runs.end(r"[\w\-]", body.end())
             at = text.find(prefix, body.end() if body else after)
 
@@ -227,6 +258,12 @@ def by_place(text: str) -> Iterator[Match]:
     yield from _found(PLACES, text)
     if "AKIA" in text or "ASIA" in text:
         yield from _pairs(text)
+    for command in ASSIGNMENTS.finditer(text):
+        for pair in ASSIGNMENT.finditer(text, *command.span("all")):
+            group = "quoted" if pair["quoted"] is not None else "bare"
+            last = re.split(r"[./]", pair["name"])[-1]
+            if is_secret_name(last) and not OF_A_PLACE.search(last) and is_password(pair[group]):
+                yield "flag", *pair.span(group)
     if "ookie" in text or " -b" in text:
         for header in COOKIE.finditer(text):
             for pair in PAIR.finditer(text, *header.span("all")):
@@ -237,6 +274,8 @@ def by_place(text: str) -> Iterator[Match]:
 def _pairs(text: str) -> Iterator[Match]:
     """Yield the secret keys of Amazon near a key's id, which have no form but their length."""
     for match in SECRET_OF_PAIR.finditer(text):
+        if is_documented(match[0]):
+            continue
         near = text[max(0, match.start() - NEAR) : match.end() + NEAR]
         if ("AKIA" in near or "ASIA" in near) and is_token(match[0]):
             yield "aws_secret", *match.span()
@@ -249,7 +288,14 @@ def _dotted(text: str) -> Iterator[Match]:
         while at > 0 and match[0][at - 1].isalnum():
             at = match[0].find("eyJ", at + 1)
         first, *others = match[0][max(at, 0) :].split(".", 6)
-        if at >= 0 and len(first) >= 13 and len(others) >= 2 and max(map(len, others)) >= 16:
+        is_public = match[0].startswith("pk.")  # as Mapbox gives to browsers
+        if (
+            at >= 0
+            and len(first) >= 13
+            and len(others) >= 2
+            and max(map(len, others)) >= 16
+            and not is_public
+        ):
             yield "jwt", match.start() + at, match.end()
 
 

@@ -1,5 +1,6 @@
 """Judgement of values: secrets were chosen or drawn by somebody, others are words of programs and manuals."""
 
+import base64
 import math
 import re
 from collections import Counter
@@ -14,6 +15,10 @@ STAND_INS = re.compile(
     r"access|client|hidden|invalid|valid|wrong|correct|super|very|long"
 )
 """The words that placeholders consist of."""
+DOCUMENTED = re.compile(
+    r"(?=.{16})(?:.*EXAMPLE|(?:pk_(?:test|live)|sb_publishable)_|phc_|.*(?:x{8}|X{8}))", re.DOTALL
+)
+"""Tokens that manuals print, and those that pages give to every visitor."""
 LEAST_OWN = 5
 """Letters and digits that a value must have beside such words, if it holds one."""
 TEMPLATE = re.compile(
@@ -42,10 +47,21 @@ def is_password(value: str) -> bool:
     value = value[:READ]
     if TEMPLATE.search(value) or CODE.fullmatch(value) or len(set(value)) < 5 or is_stand_in(value):
         return False
+    if is_documented(value):
+        return False
     classes = sum(bool(each.search(value)) for each in CLASSES)
     if classes < 3 and BRACKETS.search(value):
         return False
     return classes >= 2 and bool(re.search("[A-Za-z]", value) and re.search(r"[0-9]|[^\w.:/-]", value))
+
+
+def is_documented(value: str) -> bool:
+    """Return True for a token that everybody may see: an example of a manual, or a publishable key.
+
+    >>> is_documented("AKIAIOSFODNN7EXAMPLE"), is_documented("AKIAIOSFODNN7EXAMPLQ")
+    (True, False)
+    """
+    return bool(DOCUMENTED.match(value[:READ]))
 
 
 def is_stand_in(value: str) -> bool:
@@ -75,7 +91,18 @@ def is_chance(value: str) -> bool:
     least = min(SPREAD, math.log2(len(value)) * 0.86)
     if sum(ord(b) - ord(a) == 1 for a, b in pairwise(value)) > len(value) / 4:  # an alphabet
         return False
+    if is_documented(value) or _is_json(value):
+        return False
     return not is_stand_in(value) and not _is_words(value) and spread(value) >= least
+
+
+def _is_json(value: str) -> bool:
+    """Return True for base64 of an object of JSON, such as the header of a JWT: what it says is no chance."""
+    try:
+        text = base64.urlsafe_b64decode(value + "=" * (-len(value) % 4)) if value[:3] == "eyJ" else b""
+    except ValueError:
+        return False
+    return text.isascii() and text.startswith(b'{"') and text.rstrip().endswith(b"}")
 
 
 def is_drawn(value: str) -> bool:
