@@ -51,6 +51,8 @@ CALLS: dict[str, tuple[str, str]] = {
     "demo": ("", "demo"),
     "init": ("new.toml", "practice"),
     "code": ("hello --url http://127.0.0.1:9 --directory repo", ""),
+    "background list": ("", ""),
+    **{f"background {verb}": ("x", "") for verb in ("show", "follow", "stop", "take", "drop")},
     "session list": ("", ""),
     "session show": ("x", ""),
     "session replay": ("x", ""),
