@@ -77,6 +77,7 @@ CALLS: dict[str, tuple[str, str]] = {
     "bench run": ("suite --url m@http://127.0.0.1:9/v1", "practice"),
     "bench mine": ("repo --out mined", ""),
     "bench refresh": ("suite", ""),
+    "bench looks": ("--versions 1 --directory runs/demo", "train"),
     "bench calibrate": ("m@http://127.0.0.1:9/v1", ""),
     "bench pairs": ("suite --out pairs", ""),
     "acp": ("", "code"),

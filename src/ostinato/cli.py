@@ -189,6 +189,7 @@ ostinato bench run mined --versions 3 7
 ostinato bench run mined --url qwen3@http://127.0.0.1:8000/v1 --out report
 ostinato bench mine . --out mined --store runs/serve/store.db
 ostinato bench refresh mined --directory runs/team --look
+ostinato bench looks --versions 7 8 --directory runs/team
 ostinato bench calibrate qwen3@http://127.0.0.1:8000/v1
 ostinato bench pairs mined --out pairs.jsonl
 ostinato acp --url http://127.0.0.1:8080
