@@ -15,6 +15,7 @@ from ostinato.store.config import RECORD
 
 ARGUMENTS = {
     "arms set": "champion", "arms split": "champion=1", "bench mine": "repo --out tasks",
+    "bench looks": "--versions 1",
     "bench refresh": "suite", "bench run": "suite --versions 1", "consent set": "yes",
     "cycle confirm": "7", "cycle demote": "7", "keys add": "ada",
     "keys revoke": "ab12", "lineage": "7", "purge": "--user ada", "rewards explain": "told/1",

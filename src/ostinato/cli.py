@@ -106,6 +106,10 @@ COMMANDS: Mapping[str, tuple[str, Register]] = {
     "demo": ("turn the whole circle once, on this machine", _RUNS),
     "init": ("write a file for `ostinato run` that suits this machine", _in("ostinato.loop.init")),
     "code": ("let the agent work in a git repository", _AGENT),
+    "background": (
+        "tasks that the agent works on for hours",
+        _in("ostinato.harness.frontends.background.commands"),
+    ),
     "session": ("look at recorded sessions of the agent", _AGENT),
     "hook": ("report an event of an agent or of git (never fails, prints nothing)", _HOOKS),
     "hooks": ("follow what becomes of an agent's edits in a repository", _HOOKS),
@@ -147,6 +151,13 @@ ostinato demo --seed 2
 ostinato init run.toml --model ~/models/Qwen3-8B
 ostinato code "the mean in calc.py is off by one"
 ostinato code --resume
+ostinato code --background "port the tests to pytest" --allow "bash: pytest *"
+ostinato background list
+ostinato background show --json
+ostinato background follow 3f2a90c1
+ostinato background stop 3f2a90c1
+ostinato background take 3f2a90c1
+ostinato background drop 3f2a90c1
 ostinato session list
 ostinato session show 3f2a90c1
 ostinato session replay 3f2a90c1
@@ -179,6 +190,7 @@ ostinato bench run mined --versions 3 7
 ostinato bench run mined --url qwen3@http://127.0.0.1:8000/v1 --out report
 ostinato bench mine . --out mined --store runs/serve/store.db
 ostinato bench refresh mined --directory runs/team --look
+ostinato bench looks --versions 7 8 --directory runs/team
 ostinato bench calibrate qwen3@http://127.0.0.1:8000/v1
 ostinato bench pairs mined --out pairs.jsonl
 ostinato acp --url http://127.0.0.1:8080

@@ -1,5 +1,6 @@
 """The log: every line acknowledged is there after any death of its process, and one process writes."""
 
+import resource
 import subprocess
 import sys
 import textwrap
@@ -92,3 +93,18 @@ def test_a_killed_writer_loses_nothing_and_frees_the_session(tmp_path: Path) -> 
         counts = [event.data["count"] for event in log.events]
     assert counts == list(range(len(counts)))
     assert len(counts) > acknowledged
+
+
+def test_what_a_full_disk_cut_short_is_not_there_and_nothing_after_it_is_lost(tmp_path: Path) -> None:
+    """A file that may not grow stands for a full disk: in both a write is cut short."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with SessionLog(tmp_path / "s1.jsonl") as log:
+        log.append(LogEventKind.USER, text="one")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+        try:
+            with pytest.raises(OSError, match="large"):
+                log.append(LogEventKind.USER, text="2" * 200)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        log.append(LogEventKind.USER, text="three")
+    assert [event.data["text"] for event in load(tmp_path / "s1.jsonl")] == ["one", "three"]

@@ -111,10 +111,17 @@ class SessionLog:
             raise
 
     def append(self, kind: LogEventKind, **data: Any) -> LogEvent:
-        """Write one event and wait for the disk."""
+        """Write one event and wait for the disk. An event that a full disk cut short leaves nothing."""
         event = LogEvent(kind=kind, data=data)
-        self._file.write(event.line())
-        os.fsync(self._file.fileno())
+        line, end = event.line(), self._file.tell()
+        try:
+            while line:
+                line = line[self._file.write(line) :]
+            os.fsync(self._file.fileno())
+        except OSError:
+            self._file.truncate(end)
+            self._file.seek(end)
+            raise
         self.events.append(event)
         return event
 

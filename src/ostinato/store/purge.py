@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, Table, delete, func, or_, select, update
+from sqlalchemy import Connection, Join, Table, delete, func, or_, select, update
 
 from ostinato.store.ledger.ledger import Ledger
 from ostinato.store.ledger.slot_rows import forget_kept
@@ -150,10 +150,18 @@ def _delete(connection: Connection, table: Table, *where: Any) -> int:
 
 def trained_on(connection: Connection, ids: Sequence[str]) -> tuple[int, ...]:
     """Return the versions whose own training batch held a turn of these sessions."""
-    sample, training = schema.samples.c, schema.trainings.c
-    joined = schema.trainings.join(schema.samples, sample.group_id == training.group_id)
-    query = select(training.version).select_from(joined)
-    return tuple(sorted(set(values_in(connection, query, sample.session_id, ids))))
+    query = select(schema.trainings.c.version).select_from(_trained())
+    return tuple(sorted(set(values_in(connection, query, schema.samples.c.session_id, ids))))
+
+
+def trained_sessions(connection: Connection, ids: Sequence[str]) -> set[str]:
+    """Return those of these sessions that any version was trained on."""
+    query = select(schema.samples.c.session_id).select_from(_trained())
+    return set(values_in(connection, query, schema.samples.c.session_id, ids))
+
+
+def _trained() -> Join:
+    return schema.trainings.join(schema.samples, schema.samples.c.group_id == schema.trainings.c.group_id)
 
 
 def _leave_tombstones(connection: Connection, ids: Sequence[str], *, by: str) -> None:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ostinato.model.decoder import Decoder
 from ostinato.model.replay import RoutesError
 from ostinato.train.base import (
     BEYOND_CONTEXT,
@@ -23,7 +24,15 @@ from ostinato.train.base import (
     StepStats,
     Trainable,
 )
-from ostinato.train.batch import Row, ScoredRow, Scores, check_routes, with_routes
+from ostinato.train.batch import (
+    Row,
+    ScoredRow,
+    Scores,
+    by_length,
+    check_routes,
+    counted_scores,
+    with_routes,
+)
 from ostinato.train.config import PolicyConfig
 from ostinato.train.figures.measures import measured
 from ostinato.train.losses import next_token_loss, policy_gradient_loss
@@ -230,6 +239,24 @@ class PolicyLoss:
 def scored(sample: Sample) -> ScoredRow:
     """Return a sample's row: each sampled token is scored at the temperature it was sampled at."""
     return ScoredRow(ids=sample.ids, counted=sample.mask, temperatures=sample.temperatures)
+
+
+@torch.no_grad()
+def log_ratios(decoder: Decoder, samples: Sequence[Sample], *, piece_tokens: int = 3072) -> dict[str, float]:
+    """Return by session the logarithm of the decoder's chance of all sampled tokens over their own chance.
+
+    `samples` are all rows of the sessions; pieces of them have at most `piece_tokens` with padding.
+    """
+    rows = [scored(sample) for sample in samples]
+    found: dict[str, float] = {}
+    for piece in by_length([len(row.ids) for row in rows], piece_tokens):
+        counts = [len(rows[i].places) for i in piece]
+        parts = counted_scores(decoder, [rows[i] for i in piece]).logprobs_N.double().split_with_sizes(counts)
+        for i, part in zip(piece, parts, strict=True):
+            sample = samples[i]
+            ratio = float(part.sum()) - sum(_sampled(sample, sample.logprobs))
+            found[sample.session_id] = found.get(sample.session_id, 0.0) + ratio
+    return found
 
 
 def sample_loss(

@@ -73,6 +73,9 @@ class SignalKind(StrEnum):
     """The probability that the developer's next words show dissatisfaction, as a judge read them."""
     EDIT_COMMITTED = "edit_committed"  # the share of the edit that its commit holds, from 0 to 1
     EDIT_SURVIVAL = "edit_survival"  # the share of the edit that was left at that moment, from 0 to 1
+    BACKGROUND = "background"
+    """The session works by itself in the background: nobody watches it, and its report is read later. Silence
+    before its ending means that its machine or its process is gone, not that a person left."""
     CANCELLED = "cancelled"  # the developer stopped the agent while it worked
     TESTS_RUN = "tests_run"  # the developer ran tests on the work; 1.0 when they passed
     ABANDONED = "abandoned"  # a simulated developer left. For real developers the ending says so

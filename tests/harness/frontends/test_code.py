@@ -209,9 +209,8 @@ async def test_the_hint_of_the_extra_is_shown_as_it_must_be_typed() -> None:
     assert "pip install -e '.[code]'" in screen.getvalue()
 
 
-async def test_a_gateway_that_is_not_there(coded, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ostinato.harness.workspace.workbench.PATIENCE_S", 0.2)
-    status, screen = await coded(url="http://127.0.0.1:1")
+async def test_a_gateway_that_is_not_there(coded) -> None:
+    status, screen = await coded(url="http://127.0.0.1:1", patience_s=0.2)
     assert status == 1
     begun, away, ended = " ".join(screen.split()).partition(
         "the gateway at http://127.0.0.1:1 does not answer"

@@ -120,13 +120,14 @@ def test_a_definition_survives_its_own_text(tmp_path: Path) -> None:
 def test_every_weight_and_window_changes_the_hash() -> None:
     others = [
         replace(LIVE, train_after_s=1800.0),
+        replace(LIVE, background_after_s=1800.0),
         replace(LIVE, name="other"),
         replace(LIVE, parts={**LIVE.parts, "kept": LivePart(weight=2.0)}),
         replace(LIVE, effort=replace(LIVE.effort, k=0.5)),
         replace(LIVE, late=replace(LIVE.late, share=0.5)),
         replace(LIVE, outcomes={**LIVE.outcomes, "merged": replace(LIVE.outcomes["merged"], margin=0.1)}),
     ]
-    assert len({LIVE.hash(), *(other.hash() for other in others)}) == 7
+    assert len({LIVE.hash(), *(other.hash() for other in others)}) == 1 + len(others)
 
 
 @pytest.mark.parametrize(
@@ -138,6 +139,7 @@ def test_every_weight_and_window_changes_the_hash() -> None:
         ("[parts.kept]\nweight = 0", "can pay for nothing"),
         ("[parts]", "can pay for nothing"),
         ("train_after_s = 0\n[parts.kept]\nweight = 1", "train_after_s is 0"),
+        ("background_after_s = 0\n[parts.kept]\nweight = 1", "background_after_s is 0"),
         ("[parts.kept]\nweight = nan", "weight is nan"),
         ("[parts.kept]\nweight = 1\nsilence = 2", "silence is 2"),
         ("[parts.kept]\nweight = 1\nat_s = 5", "share_kept needs at_s"),
@@ -163,6 +165,27 @@ def test_every_weight_and_window_changes_the_hash() -> None:
 def test_a_definition_that_cannot_work_is_refused(tmp_path: Path, text: str, why: str) -> None:
     with pytest.raises((DefinitionError, ConfigError), match=why):
         defined(tmp_path, text)
+
+
+def test_each_kind_of_session_is_mature_by_its_own_window() -> None:
+    """One in the background is trained on when its report may have been read, and holds no other one up."""
+    young = next(f"s{n}" for n in range(99) if not LIVE.late.waits(f"s{n}"))
+    late = next(f"s{n}" for n in range(99) if LIVE.late.waits(f"s{n}"))
+    behind = signal(SignalKind.BACKGROUND, at=ENDED)
+    taken = signal(KEPT, at=ENDED + 9 * WINDOW)
+    night = ENDED + LIVE.background_after_s
+    assert LIVE.settles_at([turn()]) == ENDED + WINDOW and LIVE.settles_at([turn()], [behind]) == night
+    assert LIVE.ripe(young, [turn()], [behind, taken], as_of=night - 1) is None
+    assert LIVE.ripe(young, [turn()], [behind, taken], as_of=ENDED + WINDOW) is None
+    ripe = LIVE.ripe(young, [turn()], [behind, taken], as_of=night)
+    assert ripe is not None and ripe[0].total > 0.9
+    assert LIVE.ripe(young, [turn()], [taken], as_of=ENDED + WINDOW) is not None
+    for signals in ([], [behind]):
+        assert LIVE.trains_at(late, [turn()], signals) == ENDED + LIVE.late.after_s
+    waiting = LIVE.score(young, [turn()], [behind], as_of=night - 1)
+    assert (
+        waiting.parts[0].censored and not LIVE.score(young, [turn()], [behind], as_of=night).parts[0].censored
+    )
 
 
 def test_a_team_may_wait_longer_and_train_on_what_was_left_after_days(tmp_path: Path) -> None:

@@ -5,6 +5,9 @@
 
 Only live sessions are ended like this. A session is `abandoned` when its last turn made a call for which no
 result came, else `finished`. It may go on afterwards: its turns are recorded, its first ending stays.
+
+A session in the background has no person who could leave. One that falls silent lost its machine or its
+process, so it ends as INFRASTRUCTURE: it is void, and a warning names it.
 """
 
 import asyncio
@@ -83,6 +86,10 @@ class SessionEndings:
         if session is None or session.ending is not None or any(turn.started_at > before for turn in turns):
             return
         how = Ending.ABANDONED if own and self._made_calls(own[-1]) else Ending.FINISHED
+        said = await asyncio.to_thread(self._store.signals, session_id)
+        if any(one.kind is SignalKind.BACKGROUND for one in said):
+            how = Ending.INFRASTRUCTURE
+            log.warning("background session %s fell silent without its ending: it is void", session_id)
         signal = Signal(
             id=f"{session_id}/ended",
             session_id=session_id,

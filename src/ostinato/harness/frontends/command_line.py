@@ -43,6 +43,8 @@ def _code(code: argparse.ArgumentParser) -> None:
         metavar="ID",
         help="go on with a session (the last one)",
     )
+    add("--background", action="store_true", help="work on the prompt for hours, without this terminal")
+    add("--here", action="store_true", help="with --background: in this folder, not in a copy of it")
     add("--undo", action="store_true", help="take back what the last request changed, and leave")
     text = "what the model is told and shown (default: what it was trained under, else compact)"
     add("--profile", default=None, help=text)
@@ -65,6 +67,8 @@ def _run_code(options: argparse.Namespace) -> int:
         return WRONG
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that is not UTF-8 lacks some of the signs
         sys.stdout.reconfigure(errors="backslashreplace")
+    if options.background or options.here:
+        return _run_background(options, chosen)
     request = CodeRequest(
         prompt=options.prompt,
         interactive=options.interactive,
@@ -73,6 +77,19 @@ def _run_code(options: argparse.Namespace) -> int:
         undo=options.undo,
     )
     return asyncio.run(code(request, chosen, Console(highlight=False)))
+
+
+def _run_background(options: argparse.Namespace, chosen: "Options") -> int:
+    from rich.console import Console
+
+    from ostinato.harness.frontends.background.run import Start, begin
+
+    others = options.interactive or options.undo or options.resume is not None
+    if not options.background or not options.prompt or others:
+        text = "--background needs a prompt, and goes with no --interactive, --resume or --undo"
+        print(f"ostinato: {text}; --here goes with --background alone", file=sys.stderr)  # noqa: T201
+        return WRONG
+    return begin(Start(prompt=options.prompt, here=options.here), chosen, Console(highlight=False))
 
 
 def _options(options: argparse.Namespace) -> "Options":

@@ -73,9 +73,10 @@ def tree_of(checkpoint: str) -> str:
 class Checkpoints:
     """The checkpoints of one working tree, made by `open`; the index belongs to this process alone."""
 
-    def __init__(self, root: Path, place: Path) -> None:
+    def __init__(self, root: Path, place: Path, *, borrowed: bool = False) -> None:
         self.root = root
         self._place = place
+        self._borrowed = borrowed
         self._index = place / f"index-{os.getpid()}-{id(self)}"
         self._known: dict[str, Versions] = {}
 
@@ -98,10 +99,26 @@ class Checkpoints:
             shutil.copyfile(place / "index", checkpoints._index)
         return checkpoints
 
+    def of_copy(self, root: Path) -> "Checkpoints":
+        """Return the checkpoints of a copy of this tree, in the same private repository: either side can be
+        compared with, and restored to, a checkpoint of the other."""
+        return Checkpoints(root, self._place, borrowed=True)
+
     def close(self) -> None:
-        """Close them. The index is kept, so that the next session reads only what has changed since."""
-        if self._index.exists():
+        """Close them. The index is kept, so that the next session reads only what has changed since; that of
+        a copy is not."""
+        if self._borrowed:
+            self._index.unlink(missing_ok=True)
+        elif self._index.exists():
             self._index.replace(self._place / "index")
+
+    async def fill(self, checkpoint: str) -> None:
+        """Write the files of a checkpoint into this tree, which has none yet."""
+        await self._git("read-tree", tree_of(checkpoint))
+        await self._git("checkout-index", "--all", "--force")
+        found = await self.take()
+        if found != checkpoint:  # unusual permissions, empty folders
+            await self.undo(checkpoint, found)
 
     async def take(self, paths: Iterable[str] = ()) -> str:
         """Return the id of a checkpoint of the files as they are now, with the ignored ones among `paths`."""
@@ -151,8 +168,12 @@ class Checkpoints:
 
     async def after(self, call: Call, checkpoint: str) -> list[Edit]:
         tree = await self.take(touched(call.tool, call.meant.arguments, root=str(self.root)))
-        changed = list((await self.changed(checkpoint, tree)).items())[:MOST_EDITS]
-        return [await self._edit(path, *pair, trees=(checkpoint, tree)) for path, pair in changed]
+        return await self.edits(checkpoint, tree)
+
+    async def edits(self, before: str, after: str) -> list[Edit]:
+        """Return what differs between two checkpoints, with the content of the first MOST_EDITS files."""
+        changed = list((await self.changed(before, after)).items())[:MOST_EDITS]
+        return [await self._edit(path, *pair, trees=(before, after)) for path, pair in changed]
 
     async def undo(self, before: str, after: str) -> Restored:
         """Restore what changed between two checkpoints, where nobody has changed it since."""

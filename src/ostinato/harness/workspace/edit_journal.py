@@ -33,10 +33,15 @@ class EditJournal:
     async def of(cls, root: Path) -> "EditJournal":
         return cls(root, (root / await locate(root, "--git-common-dir")).resolve())
 
+    @property
+    def wanted(self) -> bool:
+        """True where the person has installed the journal."""
+        return self._enabled.exists()
+
     def tell(self, session_id: str, turn: int | None, model: str, call: Call, edit: Edit) -> None:
         """Send one edit, unless the journal is not wanted, the file is no text, or its text stayed."""
         texts = _texts(edit)
-        if texts is None or texts[0] == texts[1] or not self._enabled.exists():
+        if texts is None or texts[0] == texts[1] or not self.wanted:
             return
         event = {
             "hook_event_name": "edit.proposed",

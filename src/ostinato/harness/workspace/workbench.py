@@ -47,6 +47,7 @@ PEOPLE = HarnessConfig(
 that of the served model where the gateway says it."""
 LIMITS = Limits(wall_s=120.0)
 PATIENCE_S = 10.0
+"""The seconds for which a request is tried again while a person waits."""
 CONNECT_S = 1.5
 """The seconds after which an address that does not respond counts as away; a person is told so."""
 FAREWELL_S = 2.0
@@ -74,6 +75,7 @@ class Options:
     sessions: Sessions = field(default_factory=Sessions.of_user)
     servers: tuple[McpServer, ...] = ()
     """MCP servers beside those of the person's file."""
+    patience_s: float = PATIENCE_S
 
     def __post_init__(self) -> None:
         """Check the address; raises ConfigError."""
@@ -105,7 +107,7 @@ class Workbench:
         self._backend = ProcessBackend(in_place=True)
         self._http = open_http(CONNECT_S)
         self._client = GatewayClient(
-            options.url, options.key, patience_s=PATIENCE_S, http=self._http, on_wait=self._say_away
+            options.url, options.key, patience_s=options.patience_s, http=self._http, on_wait=self._say_away
         )
         self._user = Permitting(user) if options.auto else user
         self._screen = screen
@@ -229,7 +231,9 @@ class Workbench:
             await self._finish()
             await self._begin(log)
 
-    async def close(self) -> None:
+    async def close(self, ending: Ending | None = None) -> None:
+        """Close it; `ending` is that of a session which neither its agent nor a person ended."""
+        self._ending = ending or self._ending
         await self._finish()
         await self._journal.drain()
         await self._open.aclose()
@@ -294,7 +298,7 @@ class Workbench:
     def _gone(self, cause: Exception) -> str:
         """Note that the gateway is away, and return what a person reads of it, once."""
         self._away = True
-        again = f"each request is tried again for {PATIENCE_S:.0f} s"
+        again = f"each request is tried again for {self._options.patience_s:.0f} s"
         why = f" ({cause})" if str(cause) else ""
         return f"the gateway at {self._options.url} does not answer; {again}{why}"
 

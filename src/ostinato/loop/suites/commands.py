@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ostinato.config import secret
 from ostinato.loop.suites.judge import named, open_judge
 from ostinato.loop.suites.judge import register as register_judge
+from ostinato.loop.suites.looks import register as register_looks
 from ostinato.loop.suites.refresh import register as register_refresh
 from ostinato.mining.commands import register_sessions
 from ostinato.sandbox.config import SandboxConfig
@@ -63,6 +64,7 @@ def register(commands: Any) -> None:
     _add_run(group)
     register_sessions(group)
     register_refresh(group)
+    register_looks(group)
     register_judge(group)
 
 

@@ -94,7 +94,7 @@ def _explain(store: "Store", definition: "LiveDefinition", options: argparse.Nam
     if options.json:
         print(canonical(reward).decode())  # noqa: T201
         return DONE
-    ready = _ready(store, session, definition.trains_at(session.id, turns) if turns else None)
+    ready = _ready(store, session, definition.trains_at(session.id, turns, signals) if turns else None)
     for line in explained(session, reward, signals, ready):
         print(line)  # noqa: T201
     return DONE

@@ -22,7 +22,7 @@ from ostinato.rewards.live.correction import Correction
 from ostinato.rewards.live.facts import READERS, Price, Reader, SessionFacts
 from ostinato.rewards.live.outcomes import OUTCOMES, LiveOutcome
 from ostinato.rewards.signals import known_at, without_side_calls
-from ostinato.types import PartState, Reward, RewardPart, Signal, Turn, TurnOutline
+from ostinato.types import PartState, Reward, RewardPart, Signal, SignalKind, Turn, TurnOutline
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +64,9 @@ class LiveDefinition:
     parts: Mapping[str, LivePart]
     train_after_s: float = 3_600.0
     """The window: the age, in seconds after the last turn, at which a session is trained on and compared."""
+    background_after_s: float = 86_400.0
+    """The window of a session in the background, whose report may be read the next morning. Each session is
+    mature by its own window, so a slow kind neither waits for a fast one nor holds it up."""
     effort: Price = field(default_factory=Price)
     outcomes: Mapping[str, LiveOutcome] = field(default_factory=dict)
     """The outcomes by name: facts of later days, which decide whether a promotion stays."""
@@ -71,13 +74,14 @@ class LiveDefinition:
     """How training learns what the window could not show."""
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.train_after_s) and self.train_after_s > 0):
-            raise DefinitionError(f"{self.name}: train_after_s is {self.train_after_s}: make it positive")
+        for window in ("train_after_s", "background_after_s"):
+            if not (math.isfinite(seconds := getattr(self, window)) and seconds > 0):
+                raise DefinitionError(f"{self.name}: {window} is {seconds}: make it positive")
         _check_price(f"{self.name}: effort", self.effort)
-        if self.late.share and self.late.after_s <= self.train_after_s:
+        if self.late.share and self.late.after_s <= (longest := max(self.windows)):
             raise DefinitionError(
-                f"{self.name}: late.after_s is {self.late.after_s:g}: make it longer than train_after_s, "
-                f"{self.train_after_s:g}"
+                f"{self.name}: late.after_s is {self.late.after_s:g}: make it longer than train_after_s and "
+                f"background_after_s, {longest:g}"
             )
         for name, outcome in self.outcomes.items():
             _check_outcome(f"{self.name}: outcomes.{name}", name, outcome)
@@ -102,9 +106,13 @@ class LiveDefinition:
         """Return 12 hexadecimal digits that depend on every weight, window, outcome and name, and on the
         source of each plug-in that it reads."""
         declared = tuple(self.parts.items()), tuple(self.outcomes.items())
+<<<<<<< HEAD
         plugins = digests(READERS, [part.reads or name for name, part in self.parts.items()])
         others = [json.dumps(plugins, sort_keys=True)] if plugins else []
         return _hash(*declared, self.name, self.train_after_s, self.effort, self.late, *others)
+=======
+        return _hash(*declared, self.name, self.windows, self.effort, self.late)
+>>>>>>> 0882b6dec6cac8e85978290bbae14e092c94daf4
 
     def text(self) -> str:
         """Return the definition as TOML, which `read_definition` turns back into an equal one."""
@@ -126,28 +134,43 @@ class LiveDefinition:
         """
         return Scorer(self).score(session_id, turns, signals, as_of)
 
+<<<<<<< HEAD
     def settles_at(self, turns: Sequence[Turn | TurnOutline]) -> float:
         """Return when the window of a session with these turns is over, in seconds since the epoch."""
         return max(turn.started_at + turn.latency_s for turn in turns) + self.train_after_s
 
     def trains_at(self, session_id: str, turns: Sequence[Turn | TurnOutline]) -> float:
+=======
+    @property
+    def windows(self) -> tuple[float, float]:
+        """The window of a session that a person watches, and of one in the background."""
+        return self.train_after_s, self.background_after_s
+
+    def settles_at(self, turns: Sequence[Turn], signals: Sequence[Signal] = ()) -> float:
+        """Return when the window of a session is over, in seconds since the epoch."""
+        window = self.windows[is_background(signals)]
+        return max(turn.started_at + turn.latency_s for turn in turns) + window
+
+    def trains_at(self, session_id: str, turns: Sequence[Turn], signals: Sequence[Signal] = ()) -> float:
+>>>>>>> 0882b6dec6cac8e85978290bbae14e092c94daf4
         """Return when it is trained on: then, or at maturity if it is drawn to wait for late facts."""
-        waits = self.late.waits(session_id)
-        return self.settles_at(turns) + (self.late.after_s - self.train_after_s if waits else 0.0)
+        if not self.late.waits(session_id):
+            return self.settles_at(turns, signals)
+        return max(turn.started_at + turn.latency_s for turn in turns) + self.late.after_s
 
     def settled(
         self, session_id: str, turns: Sequence[Turn], signals: Sequence[Signal], *, as_of: float
     ) -> Reward | None:
-        """Return the reward at the age of `train_after_s`, or None while the session is younger.
+        """Return the reward at the end of the session's window, or None while the session is younger.
 
         A session without turns has no age and returns None too, and so does one on which the fact of a
         plug-in failed: it waits for the plug-in to be mended.
 
-        Whether a session counts depends on its age alone, never on the feedback so far, and all sessions that
-        count are scored at the same age.
+        Whether a session counts depends on its kind and age alone, never on the feedback so far, and all
+        sessions of a kind that count are scored at the same age.
         """
         turns = without_side_calls(turns)
-        if not turns or (end := self.settles_at(turns)) > as_of:
+        if not turns or (end := self.settles_at(turns, signals)) > as_of:
             return None
         reward = self.score(session_id, turns, signals, as_of=end)
         return None if any(part.censored for part in reward.parts) else reward
@@ -155,7 +178,7 @@ class LiveDefinition:
     @property
     def mature_s(self) -> float:
         """The age at which every session can be trained on, in seconds after its last turn."""
-        return max(self.train_after_s, self.late.after_s if self.late.share else 0.0)
+        return max(*self.windows, self.late.after_s if self.late.share else 0.0)
 
     def ripe(
         self, session_id: str, turns: Sequence[Turn], signals: Sequence[Signal], *, as_of: float
@@ -167,7 +190,7 @@ class LiveDefinition:
         early = self.settled(session_id, turns, signals, as_of=as_of)
         if early is None or not self.late.waits(session_id):
             return None if early is None else (early, early.total)
-        if (mature_at := self.trains_at(session_id, without_side_calls(turns))) > as_of:
+        if (mature_at := self.trains_at(session_id, without_side_calls(turns), signals)) > as_of:
             return None
         late = self.score(session_id, turns, signals, as_of=mature_at)
         if any(part.censored for part in late.parts):
@@ -181,7 +204,7 @@ class Scorer:
     def __init__(self, definition: LiveDefinition) -> None:
         self._hash = definition.hash()
         self._price = definition.effort
-        self._train_after_s = definition.train_after_s
+        self._windows = definition.windows
         self._parts = [(name, part, READERS[part.reads or name]) for name, part in definition.parts.items()]
 
     def score(
@@ -200,12 +223,18 @@ class Scorer:
         self, name: str, part: LivePart, reader: Reader, facts: SessionFacts, as_of: float | None
     ) -> RewardPart:
         ended = facts.ended_at
+<<<<<<< HEAD
         over = as_of is not None and ended is not None and as_of >= ended + self._train_after_s
         try:
             fact = reader.read(facts, part.at_s or 0.0, self._price)
         except PluginError as error:
             log.warning("%s", error)
             return RewardPart(name=name, value=0.0, state=PartState.CENSORED)
+=======
+        window = self._windows[SignalKind.BACKGROUND in facts.by_kind]
+        over = as_of is not None and ended is not None and as_of >= ended + window
+        fact = reader.read(facts, part.at_s or 0.0, self._price)
+>>>>>>> 0882b6dec6cac8e85978290bbae14e092c94daf4
         if fact is not None:
             return RewardPart(name=name, value=part.weight * fact.value, evidence=fact.evidence)
         return RewardPart(
@@ -213,6 +242,11 @@ class Scorer:
             value=part.weight * (part.silence if over else 0.0),
             state=PartState.EXPIRED if over else PartState.CENSORED,
         )
+
+
+def is_background(signals: Sequence[Signal]) -> bool:
+    """Return whether a session worked by itself in the background, whenever that was recorded."""
+    return any(signal.kind is SignalKind.BACKGROUND for signal in signals)
 
 
 @cache

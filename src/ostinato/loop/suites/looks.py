@@ -1,0 +1,161 @@
+"""`ostinato bench looks`: the order of candidates on recorded sessions, before anybody meets them."""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ostinato.store.commands import FOLDER_HELP
+from ostinato.store.config import meant_folder
+
+if TYPE_CHECKING:
+    from ostinato.bench.looks import Ordering, SeenSession
+    from ostinato.loop.run import Run
+    from ostinato.model.decoder import Decoder
+    from ostinato.rewards.live.definition import LiveDefinition
+    from ostinato.store import Store
+    from ostinato.types import Sample
+
+DONE, WRONG = 0, 2
+
+
+def register(group: Any) -> None:
+    """Add `looks` to the commands of `ostinato bench`."""
+    looks = group.add_parser(
+        "looks", help="order versions by what recorded sessions say of them; it promotes none"
+    )
+    looks.add_argument("--versions", type=int, nargs="+", required=True, help="the candidates of the run")
+    looks.add_argument("--directory", type=Path, help=FOLDER_HELP)
+    looks.add_argument("--sessions", type=int, default=1_000, help="the newest sessions at most")
+    looks.add_argument("--json", action="store_true", help="print JSON")
+    looks.set_defaults(run=_looks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """A rewarded session, ready to be scored.
+
+    >>> Recorded(user="ada", reward=1.0, samples=()).samples
+    ()
+    """
+
+    user: str
+    reward: float
+    samples: "tuple[Sample, ...]"
+
+
+def _looks(options: argparse.Namespace) -> int:
+    from contextlib import closing
+
+    from ostinato.bench.looks import look
+    from ostinato.config import load
+    from ostinato.loop.config import RunConfig
+    from ostinato.loop.live_config import live_definition
+    from ostinato.loop.run import START, Run
+    from ostinato.model.checkpoint import load as load_decoder
+
+    if options.sessions < 1 or len(set(options.versions)) < len(options.versions):
+        print("ostinato: --sessions is at least 1, and --versions names each once", file=sys.stderr)  # noqa: T201
+        return WRONG
+    run = Run(directory=meant_folder(options.directory))
+    definition = live_definition(load(RunConfig, run.config).live)
+    decoder, _, _ = load_decoder(run.checkpoint(START))
+    with closing(run.open_store()) as store:
+        sessions, unseen = recorded(store, definition, options.sessions, decoder.config.max_positions)
+    order = look(ratios(run, decoder, sessions, options.versions), options.versions)
+    if options.json:
+        print(json.dumps({**asdict(order), "first": order.first, "sessions": len(sessions), **unseen}))  # noqa: T201
+        return DONE
+    print("\n".join(told(order, len(sessions), unseen)))  # noqa: T201
+    return DONE
+
+
+def recorded(
+    store: "Store", definition: "LiveDefinition", most: int, context: int
+) -> "tuple[list[Recorded], dict[str, int]]":
+    """Return the newest sessions that can be looked at, and the numbers of the others by reason.
+
+    They are of people who agreed, and settled. None was trained on: a version remembers which of those were
+    praised. A session of which not every turn can be scored is left out as a whole.
+    """
+    from ostinato.rewards.signals import SignalValueError
+    from ostinato.store.purge import trained_sessions
+    from ostinato.train.samples import BESIDE_THE_WORK, UntrainableError, samples_of, trainable
+    from ostinato.types import Ending, Source
+
+    ended = [
+        each
+        for each in store.sessions(source=Source.LIVE, ended=True)[::-1]
+        if each.consent and each.ending is not Ending.INFRASTRUCTURE
+    ]
+    agreed = store.accounts.consented(sorted({(each.organisation, each.user) for each in ended}))
+    given = [each for each in ended if agreed[each.organisation, each.user]]
+    with store.database.read() as connection:
+        trained = trained_sessions(connection, [each.id for each in given])
+    fresh = [each for each in given if each.id not in trained][:most]
+    ids = [each.id for each in fresh]
+    turns_of, signals_of, now = store.turns_of(ids), store.signals_of(ids), time.time()
+    found, unseen = list[Recorded](), {"trained_on": len(trained), "young": 0, "unscored": 0}
+    for session in fresh:
+        turns = turns_of.get(session.id, [])
+        try:
+            reward = definition.settled(session.id, turns, signals_of.get(session.id, []), as_of=now)
+            kept, others = trainable(turns)
+            samples = samples_of(kept, 0.0) if not others.keys() - {BESIDE_THE_WORK} else []
+        except (UntrainableError, SignalValueError):
+            unseen["unscored"] += 1
+            continue
+        if reward is None:
+            unseen["young"] += 1
+        elif not samples or max(len(each.ids) for each in samples) > context:
+            unseen["unscored"] += 1
+        else:
+            person = f"{session.organisation}/{session.user}"
+            found.append(Recorded(user=person, reward=reward.total, samples=tuple(samples)))
+    return found, unseen
+
+
+def ratios(
+    run: "Run", decoder: "Decoder", sessions: Sequence[Recorded], versions: Iterable[int]
+) -> "list[SeenSession]":
+    """Return the sessions as the versions see them; `decoder` is filled with each one's weights in turn.
+
+    Raises SyncError for a version that the run has not.
+    """
+    from ostinato.bench.looks import SeenSession
+    from ostinato.sync import Subscriber
+    from ostinato.train.policy import log_ratios
+
+    weights = Subscriber(run.open_objects())
+    samples = [sample for each in sessions for sample in each.samples]
+    found: dict[int, dict[str, float]] = {}
+    for version in versions:
+        decoder.load_state_dict(weights.fetch(version))
+        found[version] = log_ratios(decoder, samples)
+    return [
+        SeenSession(
+            user=each.user,
+            reward=each.reward,
+            log_ratios={version: some[each.samples[0].session_id] for version, some in found.items()},
+        )
+        for each in sessions
+    ]
+
+
+def told(order: "Ordering", sessions: int, unseen: dict[str, int]) -> Iterable[str]:
+    """Yield what a person reads: each candidate, and which are told apart."""
+    left = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in unseen.items())
+    yield f"{sessions} recorded sessions that no version was trained on (left out: {left})"
+    for each in order.looks:
+        what = f"{each.gain} reward a session" if each.gain is not None else "not known: too little to go by"
+        worth = f"worth {each.sessions:.0f} sessions of {each.users:.0f} users, {each.cut:.1%} cut"
+        yield f"version {each.version}: {what}; {worth}"
+    for better, worse, by in order.apart:
+        yield f"version {better} before version {worse}: {by}"
+    if not order.apart:
+        yield "none is told apart from another"
+    yield "this orders candidates and promotes none"
