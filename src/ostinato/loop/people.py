@@ -181,7 +181,8 @@ class PeopleTraffic:
         agreed = self._store.accounts.consented([(each.organisation, each.user) for each in left])
         given = [each for each in left if each.consent and agreed[each.organisation, each.user]]
         turns = outlines_of(self._store, [session.id for session in given])
-        ages = [self._definition.trains_at(id_, some) for id_, some in turns.items()]
+        signals = self._store.signals_of(turns)
+        ages = [self._definition.trains_at(id_, some, signals.get(id_, ())) for id_, some in turns.items()]
         ripe = sum(at <= now for at in ages)
         return Arrived(counted=ripe, withheld=len(left) - len(given), young=len(ages) - ripe)
 

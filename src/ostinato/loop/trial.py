@@ -260,7 +260,7 @@ def _observed(
     signals: Sequence[Signal],
     reward: Reward,
 ) -> TrialSession:
-    told = [s for s in signals if s.observed_at <= definition.settles_at(turns)]
+    told = [s for s in signals if s.observed_at <= definition.settles_at(turns, signals)]
     said = {s.kind for s in told if s.value != 0.0}
     angry = SignalKind.COMPLAINT in said or any(map(_is_displeased, told))
     left = SignalKind.ABANDONED in said or session.ending is Ending.ABANDONED

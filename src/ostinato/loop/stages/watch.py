@@ -33,7 +33,7 @@ def watched(
         reward = None if void else definition.settled(session.id, turns, signals, as_of=as_of)
         if reward is None and not void:
             continue
-        until = definition.settles_at(turns) if turns else as_of
+        until = definition.settles_at(turns, signals) if turns else as_of
         told = [signal for signal in signals if signal.observed_at <= until]
         observed = Observed(
             session_id=session.id,

@@ -106,13 +106,9 @@ class LiveDefinition:
         """Return 12 hexadecimal digits that depend on every weight, window, outcome and name, and on the
         source of each plug-in that it reads."""
         declared = tuple(self.parts.items()), tuple(self.outcomes.items())
-<<<<<<< HEAD
         plugins = digests(READERS, [part.reads or name for name, part in self.parts.items()])
         others = [json.dumps(plugins, sort_keys=True)] if plugins else []
-        return _hash(*declared, self.name, self.train_after_s, self.effort, self.late, *others)
-=======
-        return _hash(*declared, self.name, self.windows, self.effort, self.late)
->>>>>>> 0882b6dec6cac8e85978290bbae14e092c94daf4
+        return _hash(*declared, self.name, self.windows, self.effort, self.late, *others)
 
     def text(self) -> str:
         """Return the definition as TOML, which `read_definition` turns back into an equal one."""
@@ -134,25 +130,19 @@ class LiveDefinition:
         """
         return Scorer(self).score(session_id, turns, signals, as_of)
 
-<<<<<<< HEAD
-    def settles_at(self, turns: Sequence[Turn | TurnOutline]) -> float:
-        """Return when the window of a session with these turns is over, in seconds since the epoch."""
-        return max(turn.started_at + turn.latency_s for turn in turns) + self.train_after_s
-
-    def trains_at(self, session_id: str, turns: Sequence[Turn | TurnOutline]) -> float:
-=======
     @property
     def windows(self) -> tuple[float, float]:
         """The window of a session that a person watches, and of one in the background."""
         return self.train_after_s, self.background_after_s
 
-    def settles_at(self, turns: Sequence[Turn], signals: Sequence[Signal] = ()) -> float:
+    def settles_at(self, turns: Sequence[Turn | TurnOutline], signals: Sequence[Signal] = ()) -> float:
         """Return when the window of a session is over, in seconds since the epoch."""
         window = self.windows[is_background(signals)]
         return max(turn.started_at + turn.latency_s for turn in turns) + window
 
-    def trains_at(self, session_id: str, turns: Sequence[Turn], signals: Sequence[Signal] = ()) -> float:
->>>>>>> 0882b6dec6cac8e85978290bbae14e092c94daf4
+    def trains_at(
+        self, session_id: str, turns: Sequence[Turn | TurnOutline], signals: Sequence[Signal] = ()
+    ) -> float:
         """Return when it is trained on: then, or at maturity if it is drawn to wait for late facts."""
         if not self.late.waits(session_id):
             return self.settles_at(turns, signals)
@@ -223,18 +213,13 @@ class Scorer:
         self, name: str, part: LivePart, reader: Reader, facts: SessionFacts, as_of: float | None
     ) -> RewardPart:
         ended = facts.ended_at
-<<<<<<< HEAD
-        over = as_of is not None and ended is not None and as_of >= ended + self._train_after_s
+        window = self._windows[SignalKind.BACKGROUND in facts.by_kind]
+        over = as_of is not None and ended is not None and as_of >= ended + window
         try:
             fact = reader.read(facts, part.at_s or 0.0, self._price)
         except PluginError as error:
             log.warning("%s", error)
             return RewardPart(name=name, value=0.0, state=PartState.CENSORED)
-=======
-        window = self._windows[SignalKind.BACKGROUND in facts.by_kind]
-        over = as_of is not None and ended is not None and as_of >= ended + window
-        fact = reader.read(facts, part.at_s or 0.0, self._price)
->>>>>>> 0882b6dec6cac8e85978290bbae14e092c94daf4
         if fact is not None:
             return RewardPart(name=name, value=part.weight * fact.value, evidence=fact.evidence)
         return RewardPart(
