@@ -1,6 +1,7 @@
 """The cycle with everything real but the model: the skill of a version is scripted, learning is not.
 
-Covers loop/cycle.py, loop/beside, loop/stages/learn.py, loop/stages/logged.py, loop/stages/measure.py,
+Covers loop/cycle.py, loop/beside/front.py, loop/beside/served.py, loop/beside/trials.py, loop/stages/learn.py,
+loop/stages/logged.py, loop/stages/measure.py,
 loop/stages/suite.py, loop/results.py and loop/resources.py.
 """
 

@@ -225,7 +225,7 @@ class Cycled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
+class Deployed:
     """The end of the cycles and of the trials beside them: who is served, by engines that counted this."""
 
     version: int
@@ -239,7 +239,7 @@ class Turned:
 
     cycles: tuple[Cycled, ...]
     trials: tuple[Tried, ...]
-    served: Served
+    served: Deployed
 
     @property
     def engines(self) -> list[Counters]:

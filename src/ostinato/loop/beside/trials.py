@@ -23,7 +23,7 @@ from ostinato.loop.beside.front import Front, trial_name
 from ostinato.loop.beside.served import ServedChampion, deploy
 from ostinato.loop.live_config import CHAMPION
 from ostinato.loop.release import release
-from ostinato.loop.results import Opened, Served, Shadowed, Tested, Tried
+from ostinato.loop.results import Opened, Deployed, Shadowed, Tested, Tried
 from ostinato.loop.stages.late import LateFacts
 from ostinato.loop.stages.logged import LoggedStages
 from ostinato.loop.stages.measure import HeldOutTasks
@@ -88,10 +88,10 @@ class Trials:
         self._is_last = True
         self._stirred.set()
 
-    async def over(self) -> Served:
+    async def over(self) -> Deployed:
         """Wait for the last trial; return who is served then."""
         await self._ended.wait()
-        return Served(version=self.front.champion, engine=await self._served.counters())
+        return Deployed(version=self.front.champion, engine=await self._served.counters())
 
     def done(self) -> list[Tried]:
         """Return the trials that are over, in their order."""
