@@ -27,11 +27,11 @@ from ostinato.loop.results import (
     Began,
     Champion,
     Cycled,
+    Deployed,
     Judged,
     Lived,
     Measured,
     Published,
-    Deployed,
     Turned,
 )
 from ostinato.loop.stages.alongside import both

@@ -150,7 +150,7 @@ class Tested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class OpenedTrial:
     """The terms of a trial that are settled when it begins, so that a kill takes no second level."""
 
     candidate: int
@@ -166,7 +166,7 @@ class Opened:
 class Tried:
     """One whole trial: a candidate that is refused in its shadow, or by a word, meets nobody."""
 
-    opened: Opened
+    opened: OpenedTrial
     shadowed: Shadowed | None
     tested: Tested | None
     decision: Decision
