@@ -59,7 +59,7 @@ def compare(plan: ClusterPlan, found: Simulated) -> list[Comparison]:
             what="a cycle",
             published="about five hours (real-time RL post)",
             computed=f"{found.cycle_s() / 3600:.1f} hours",
-            why=f"to the gate's decision; a trial goes on for {trial_s / 3600:.1f} hours beside the next one, "
+            why=f"to the gate's decision; a trial goes on for {trial_s / 3600:.1f} hours beside the next, "
             "and the post does not say that the A/B test is part of the five hours",
         ),
         Comparison(
