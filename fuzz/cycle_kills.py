@@ -59,9 +59,9 @@ TINY_WEEK = WeekPlan(
 """A week for ten thousand kills: three cycles, and the trials of two candidates beside them, in two
 seconds."""
 SUPERSEDING_WEEK = replace(
-    TINY_WEEK, cycles=4, seed=7, overrides=(*TINY_WEEK.overrides, "live.ab_sessions=120")
+    TINY_WEEK, cycles=5, seed=7, overrides=(*TINY_WEEK.overrides, "live.ab_sessions=120")
 )
-"""A week in which a longer trial goes on beside three cycles, and a candidate is superseded by a newer one."""
+"""A week in which a longer trial goes on beside cycles, and a candidate is superseded by a newer one."""
 LEDGER = {
     "prompts": "SELECT prompt, stage, phase FROM prompts WHERE stage = 'live' ORDER BY 1",
     "states": "SELECT turn_id, state FROM states WHERE turn_id NOT LIKE 'bench-%' ORDER BY 1",

