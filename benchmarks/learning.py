@@ -87,14 +87,15 @@ def read(seed: int, directory: Path, origin: str) -> Row:
         raise LearningError(f"{directory} holds a run of seed {report['seed']}: name another folder")
     done = [_outcomes(directory / "stages" / f"{name}.json") for name in ("before", "after")]
     (cycle,) = report["cycles"]
+    trial = next(iter(report["trials"]), None)
     return {
         "seed": seed,
         "origin": origin,
         "splits": splits(report, *done),
-        "verdict": cycle["verdict"],
-        "reason": cycle["reason"],
+        "verdict": trial["verdict"] if trial else cycle["gate"]["decision"],
+        "reason": trial["reason"] if trial else cycle["gate"]["reason"],
         "gate": cycle["gate"],
-        "ab": ab(cycle["test"]),
+        "ab": ab(trial["test"] if trial else {}),
         "wall_s": report["wall_s"],
         "cpu_s": report["cpu_s"],
         "integrity": report["integrity"],

@@ -14,7 +14,16 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from fuzz.cycle_kills import LEDGER, SMALL_WEEK, TINY_WEEK, Survived, ledger, survive, twin_of
+from fuzz.cycle_kills import (
+    LEDGER,
+    SMALL_WEEK,
+    SUPERSEDING_WEEK,
+    TINY_WEEK,
+    Survived,
+    ledger,
+    survive,
+    twin_of,
+)
 
 from ostinato_lab.week.week import WeekPlan, run_week
 
@@ -27,7 +36,8 @@ LONGEST_S = 3.0
 
 def fuzzed(folder: Path, seed: int, kills: int) -> dict[str, Any]:
     """Return the figures of tiny weeks that died at durable steps, until that many kills."""
-    plan, done = replace(TINY_WEEK, seed=TINY_SEEDS[seed % len(TINY_SEEDS)]), list[Survived]()
+    tiny = [replace(TINY_WEEK, seed=each) for each in TINY_SEEDS]
+    plan, done = [*tiny, SUPERSEDING_WEEK][seed % (1 + len(TINY_SEEDS))], list[Survived]()
     shutil.rmtree(folder, ignore_errors=True)
     twin = twin_of(folder, plan)
     while sum(each.kills for each in done) < kills:

@@ -10,7 +10,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -58,6 +58,10 @@ TINY_WEEK = WeekPlan(
 )
 """A week for ten thousand kills: three cycles, and the trials of two candidates beside them, in two
 seconds."""
+SUPERSEDING_WEEK = replace(
+    TINY_WEEK, cycles=5, seed=7, overrides=(*TINY_WEEK.overrides, "live.ab_sessions=120")
+)
+"""A week in which a longer trial goes on beside cycles, and a candidate is superseded by a newer one."""
 LEDGER = {
     "prompts": "SELECT prompt, stage, phase FROM prompts WHERE stage = 'live' ORDER BY 1",
     "states": "SELECT turn_id, state FROM states WHERE turn_id NOT LIKE 'bench-%' ORDER BY 1",

@@ -57,6 +57,26 @@ def test_a_word_is_logged_with_its_author_and_reason(run: Run, capsys: pytest.Ca
     assert main(["cycle", "resume", *words]) == 0
 
 
+def test_the_status_names_the_trial_beside_the_cycle(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    """A word about a candidate is then about the one in the trial."""
+    store = run.open_store()
+    for action, cycle, detail in (
+        (CycleAction.TRIAL_OPENED, "trial-of-4", "version 4 against version 0"),
+        (CycleAction.STAGE_BEGAN, "trial-of-4", "release"),
+        (CycleAction.STAGE_BEGAN, "cycle-2", "collect"),
+    ):
+        log_cycle(store, said_now("cycle", action, cycle, detail))
+    where = ["--directory", str(run.directory)]
+    assert main(["cycle", "status", *where]) == 0
+    assert capsys.readouterr().out.startswith("cycle-2, collect\nbeside it trial-of-4, release\n")
+    assert main(["cycle", "abort", *where, "--by", "ada"]) == 0
+    assert cycle_log(store)[-1].cycle == "trial-of-4"
+    log_cycle(store, said_now("cycle", CycleAction.TRIAL_CLOSED, "trial-of-4", "roll_back: ada"))
+    assert main(["cycle", "abort", *where, "--by", "ada"]) == 0
+    assert cycle_log(store)[-1].cycle == "cycle-2"
+    store.close()
+
+
 def test_a_word_that_nothing_can_obey_is_refused(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cycle", "promote", "--directory", str(run.directory)]) == 2
     assert "no trial is under way" in capsys.readouterr().err
@@ -156,6 +176,5 @@ async def test_a_cycle_that_is_killed_in_any_stage_goes_on(tmp_path: Path) -> No
     (verdict,) = store.verdicts()
     assert verdict.version == 1 and not verdict.decision.promotes
     (arm,) = [each for each in store.arms() if each.share > 0]
-    newest = store.versions()[-1]
-    assert arm.version == newest.version and newest.parent == 0  # never the rejected weights
+    assert arm.version == 0  # never the rejected weights
     store.close()

@@ -60,6 +60,25 @@ def test_the_state_follows_from_the_log() -> None:
     assert state_of(after_a_kill).word is None  # the word was about the candidate before
 
 
+def test_a_trial_and_the_cycle_beside_it_have_words_of_their_own(store: Store) -> None:
+    cycle, trial = CycleControl(store, "cycle-2"), CycleControl(store, "trial-of-4")
+    trial.log(CycleAction.TRIAL_OPENED, "version 4 against version 0")
+    cycle.log(CycleAction.STAGE_BEGAN, "live")
+    trial.log(CycleAction.STAGE_BEGAN, "release")
+    state = state_of(cycle_log(store))
+    assert (state.cycle, state.stage, state.trial, state.trial_stage) == (
+        "cycle-2",
+        "live",
+        "trial-of-4",
+        "release",
+    )
+    said = say(store, CycleAction.ROLL_BACK, "ada", "it deletes files")
+    assert (trial.word(), cycle.word()) == (said, None)
+    trial.log(CycleAction.TRIAL_CLOSED, "roll_back")
+    assert state_of(cycle_log(store)).word is None
+    assert cycle.word() is None and say(store, CycleAction.ABORT, "ada", "") == cycle.word()
+
+
 def test_a_word_that_nothing_can_obey_is_refused_and_not_logged(store: Store) -> None:
     with pytest.raises(CycleWordError, match="no cycle is under way"):
         say(store, CycleAction.ABORT, "ada", "")

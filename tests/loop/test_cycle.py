@@ -1,7 +1,8 @@
 """The cycle with everything real but the model: the skill of a version is scripted, learning is not.
 
-Covers loop/cycle.py, loop/beside, loop/stages/learn.py, loop/stages/logged.py, loop/stages/measure.py,
-loop/stages/suite.py, loop/results.py and loop/resources.py.
+Covers loop/cycle.py, loop/beside/front.py, loop/beside/served.py, loop/beside/trials.py,
+loop/stages/learn.py, loop/stages/logged.py, loop/stages/measure.py, loop/stages/suite.py, loop/results.py and
+loop/resources.py.
 """
 
 import asyncio
@@ -35,7 +36,7 @@ from ostinato.loop.cycle import Cycle, cycles
 from ostinato.loop.folder import open_run
 from ostinato.loop.live_config import ARMS, LiveConfig
 from ostinato.loop.resources import RunResources, open_resources
-from ostinato.loop.results import Base, Champion, Opened, Turned
+from ostinato.loop.results import Base, Champion, OpenedTrial, Turned
 from ostinato.loop.run import START, Run
 from ostinato.loop.show import Show
 from ostinato.loop.stages.logged import LoggedStages
@@ -141,9 +142,9 @@ def a_person(resources: RunResources) -> None:
     resources.store.record([turn(0, "grace-1")], [], [replace(session("grace-1"), task_id=None, **told)])
 
 
-def opened(candidate: int) -> Opened:
+def opened(candidate: int) -> OpenedTrial:
     experiment = f"trial-of-{candidate}"
-    return Opened(candidate=candidate, champion=0, experiment=experiment, alpha=0.02, chain=FIRST_CHAIN)
+    return OpenedTrial(candidate=candidate, champion=0, experiment=experiment, alpha=0.02, chain=FIRST_CHAIN)
 
 
 @asynccontextmanager
@@ -361,7 +362,7 @@ async def test_a_candidate_of_the_champion_before_is_superseded_and_its_sessions
     async with scene(tmp_path, lambda version: 1.0 if version else 0.4) as resources:
         real, gated = Trials._try, asyncio.Event()
 
-        async def tries(trials: Trials, opened: Opened) -> None:
+        async def tries(trials: Trials, opened: OpenedTrial) -> None:
             if opened.candidate == 1:
                 await gated.wait()  # the trial goes on until the next cycle is over
             await real(trials, opened)

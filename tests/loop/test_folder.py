@@ -115,11 +115,20 @@ def test_an_unfinished_run_of_other_settings_is_neither_mixed_nor_lost(owner: Ru
     assert not open_run(owner, other, fresh=True).resumed and run.result("teach", Taught) is None
 
 
+def test_cycles_of_an_earlier_form_are_refused_with_what_to_do(owner: Run) -> None:
+    """Each took its own candidate to people; to go on would leave some of its stages out."""
+    run = open_run(owner, CONFIG, fresh=False).run
+    run.finish("cycle-1/collect", LESSONS, 1.0)
+    with pytest.raises(RunError, match=r"cycle-1 is a cycle of an earlier release.* begin anew in another"):
+        open_run(owner, CONFIG, fresh=False)
+    assert open_run(owner, CONFIG, fresh=True).run == run
+
+
 def test_the_live_traffic_may_change_between_two_cycles(owner: Run) -> None:
     run = open_run(owner, CONFIG, fresh=False).run
     other = replace(CONFIG, live=LiveConfig(sessions=80))
     assert open_run(owner, other, fresh=False).resumed
-    run.finish("cycle-1/collect", LESSONS, 1.0)
+    run.finish("cycle-1/began", LESSONS, 1.0)
     with pytest.raises(RunError, match="with other settings of live"):
         open_run(owner, CONFIG, fresh=False)
     run.finish("cycle-1", LESSONS, 1.0)

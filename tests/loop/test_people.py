@@ -42,7 +42,7 @@ async def test_a_period_ends_when_enough_sessions_have_ended_since_it_began(tmp_
         }
         store.record([turn(0, id)], [], [replace(session(id), **told)])
 
-    waiting = asyncio.create_task(traffic.arrive("live", since=100.0, sessions=3))
+    waiting = asyncio.create_task(traffic.arrive("live", since=100.0, sessions=2))
     ended("too-early", 99.0)
     ended("practice", 101.0, Source.PRACTICE)
     ended("of-the-hold-out", 101.0, arm="holdout-first")
@@ -50,15 +50,16 @@ async def test_a_period_ends_when_enough_sessions_have_ended_since_it_began(tmp_
     store.record([], [], [replace(session("no-turn"), source=Source.LIVE, arm="champion", started_at=101.0)])
     ended("withheld", 101.0, consent=False)
     ended("of-a-stranger", 101.0, user="bob")
-    ended("first", 101.0)
+    ended("first", 101.0)  # drawn to wait for late facts
+    ended("second", 101.0)
     await asyncio.sleep(0.05)
     assert not waiting.done()
-    ended("second", 102.0)
+    ended("third", 102.0)
     await asyncio.sleep(0.05)
     assert not waiting.done(), "their attribution windows are not over"
     now = 2 * LIVE.train_after_s
     await waiting
-    assert "3 of 3 sessions can be learnt from, 0 are too young, and 2 without consent" in lines.getvalue()
+    assert "2 of 2 sessions can be learnt from, 2 are too young, and 2 without consent" in lines.getvalue()
     await asyncio.wait_for(traffic.arrive("ab", since=100.0, sessions=4), timeout=60)
     assert traffic.clock() == now
     assert traffic.strata() == {}, "their prompts hold no words of a person"
@@ -73,8 +74,8 @@ def test_a_wait_that_goes_on_after_a_kill_looks_when_another_would_have(tmp_path
         told = {"source": Source.LIVE, "arm": "champion", "ending": Ending.FINISHED, "consent": True}
         store.accounts.set_consent(user="ada", granted=True, by="ada")
         show = Show(Console(quiet=True))
-        about = replace(session("first"), started_at=0.0, **told)
-        store.record([turn(0, "first")], [], [about])
+        about = replace(session("second"), started_at=0.0, **told)
+        store.record([turn(0, "second")], [], [about])
         traffic = PeopleTraffic(store, TOKENIZER, show, now=now, poll_s=900.0)
         await traffic.arrive("live", since=0.0, sessions=1)
         store.close()

@@ -16,7 +16,9 @@ COHORTS, ROUND, LIVE_EVERY_S = 16, 5.0, 300.0
 ANCHOR_EVERY, EARLIER_S = 25, 5 * 3600.0
 AHEAD = 2
 """Batches of practice under way beside the step; a session is then at most so many versions behind."""
-PHASES = ("practice", "live steps", "gate", "shadow", "canary", "split")
+PHASES = ("practice", "live steps", "gate")
+TRIAL_PHASES = ("shadow", "canary", "split")
+"""The phases of a trial, which goes on beside the next cycles; the newest candidate is tried next."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +44,7 @@ class Simulated:
     """The outcome of a simulation."""
 
     spans: tuple[Span, ...]
-    """Phases and whole cycles (named `cycle`), in the order in which they ended."""
+    """Phases, whole cycles (named `cycle`) and whole trials (`trial`), in the order in which they ended."""
     sent: float
     """Bytes that the trainers put into the bucket."""
     received: dict[str, float]
@@ -62,10 +64,16 @@ class Simulated:
         return sum(whole) / len(whole)
 
     def phase_s(self) -> dict[str, float]:
-        """Return the mean seconds of each phase of a cycle."""
-        cycles = sum(span.name == "cycle" for span in self.spans)
-        spent = {name: sum(s.seconds for s in self.spans if s.name == name) for name in PHASES}
-        return {name: seconds / cycles for name, seconds in spent.items()}
+        """Return the mean seconds of each phase of a cycle, which add up to it."""
+        return {name: self._mean_s(name) for name in PHASES}
+
+    def trial_s(self) -> dict[str, float]:
+        """Return the mean seconds of each phase of a trial."""
+        return {name: self._mean_s(name) for name in TRIAL_PHASES}
+
+    def _mean_s(self, name: str) -> float:
+        spans = [span.seconds for span in self.spans if span.name == name]
+        return sum(spans) / len(spans)
 
 
 def simulate(plan: ClusterPlan, *, cycles: int = 1, every_s: float = 0.0) -> Simulated:
@@ -98,6 +106,10 @@ class SimulatedCluster:
     sent: float = 0.0
     version: int = 0
     ended_s: float = 0.0
+    waiting: int | None = None
+    """The newest cycle whose candidate has not met people."""
+    trial: Milestone | None = None
+    """The end of the trial under way; None while there is none."""
 
     def __post_init__(self) -> None:
         plan, world = self.plan, self.world
@@ -191,13 +203,18 @@ class SimulatedCluster:
             with self._span(number, "cycle"):
                 yield from self.cycle(number, matured - since)
                 since = matured
+            self.waiting = number
+            if self.trial is None:
+                self.trial = every(self.world, [self.trials()])
             yield Pause(max(0.0, every_s - (self.world.now - began)))
+        if self.trial is not None:
+            yield self.trial
         self.ended_s = self.world.now
         self._account()
         self.world.happen(over)
 
     def cycle(self, number: int, lived_s: float) -> Process:
-        """One cycle on the live sessions of `lived_s` seconds."""
+        """One cycle on the live sessions of `lived_s` seconds, to the gate's decision."""
         costs, rate = self.plan.costs, self.plan.traffic / DAY_S
         with self._span(number, "practice"):
             yield from self.practice()
@@ -213,6 +230,18 @@ class SimulatedCluster:
             yield every(self.world, [self.publish()])
         with self._span(number, "gate"):
             yield self.sessions(costs["cluster.gate_sessions"])
+
+    def trials(self) -> Process:
+        """Trials one after another, until no candidate waits."""
+        while (number := self.waiting) is not None:
+            self.waiting = None
+            with self._span(number, "trial"):
+                yield from self.meet(number)
+        self.trial = None
+
+    def meet(self, number: int) -> Process:
+        """One trial, beside the next cycles."""
+        costs, rate = self.plan.costs, self.plan.traffic / DAY_S
         with self._span(number, "shadow"):
             shadow = self._session(costs["cluster.shadow_sessions"], costs["cluster.live_turns"], tools=False)
             yield every(self.world, [shadow])

@@ -18,13 +18,12 @@ class Comparison:
 
 def compare(plan: ClusterPlan, found: Simulated) -> list[Comparison]:
     """Return the published figures of the reference and its relatives beside those of this plan."""
-    phases = found.phase_s()
     step_s = plan.costs["cluster.step_sessions"] * plan.tokens_of(plan.costs["cluster.turns"])
     step_s = step_s / plan.train_tokens_per_s() + plan.costs["cluster.step_fixed_s"]
     tokens = (
         plan.traffic * plan.costs["cluster.live_share"] * plan.tokens_of(plan.costs["cluster.live_turns"])
     )
-    waits = phases["canary"] + phases["split"]
+    trial_s = sum(found.trial_s().values())
     return [
         Comparison(
             what="delta of a version",
@@ -60,8 +59,8 @@ def compare(plan: ClusterPlan, found: Simulated) -> list[Comparison]:
             what="a cycle",
             published="about five hours (real-time RL post)",
             computed=f"{found.cycle_s() / 3600:.1f} hours",
-            why=f"canary and split wait {waits / 3600:.1f} hours, one after the other, for sessions and for "
-            "their maturity; the post does not say that the A/B test is part of the five hours",
+            why=f"to the gate's decision; a trial goes on for {trial_s / 3600:.1f} hours beside the next, "
+            "and the post does not say that the A/B test is part of the five hours",
         ),
         Comparison(
             what="sandboxes a second",

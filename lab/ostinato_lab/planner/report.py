@@ -11,7 +11,7 @@ from rich.table import Table
 from ostinato import extras
 from ostinato_lab.planner.cluster import ClusterPlan
 from ostinato_lab.planner.costs import Costs, PlanError
-from ostinato_lab.planner.cycle import PHASES, Simulated
+from ostinato_lab.planner.cycle import PHASES, TRIAL_PHASES, Simulated
 from ostinato_lab.planner.laptop import StageTime
 from ostinato_lab.planner.published import compare
 from ostinato_lab.planner.runs import LaptopRun
@@ -67,6 +67,7 @@ def cluster_json(
         "model": plan.model.name,
         "cycle_s": found.cycle_s(),
         "phase_s": found.phase_s(),
+        "trial_s": found.trial_s(),
         "sent_bytes": found.sent,
         "received_bytes": found.received,
         "versions": found.versions,
@@ -103,6 +104,8 @@ def print_cluster(
     for name, seconds in week["phase_s"].items():
         phases.add_row(name, f"{seconds / 60:,.1f}", f"{seconds / found.cycle_s():.0%}")
     phases.add_row("cycle", f"{found.cycle_s() / 60:,.1f}", "100%")
+    for name, seconds in week["trial_s"].items():
+        phases.add_row(f"{name}, beside the next", f"{seconds / 60:,.1f}", "")
     console.print(phases)
     links = Table(
         "link", "GB a version", "GB in all", title=f"{found.versions} versions, {week['hours']:.0f} hours"
@@ -147,7 +150,7 @@ def draw(found: Simulated, path: Path, title: str) -> None:
 
     figure = Figure(figsize=(9, 5))
     axes = figure.subplots()
-    for number, phase in enumerate(PHASES):
+    for number, phase in enumerate((*PHASES, *TRIAL_PHASES)):
         spans = [span for span in found.spans if span.name == phase]
         axes.barh(
             [span.cycle + 1 for span in spans],

@@ -22,6 +22,7 @@ from sqlalchemy import func, select
 from ostinato.config import load
 from ostinato.loop.config import RunConfig
 from ostinato.loop.cycle import cycles
+from ostinato.loop.folder import refuse_earlier_form
 from ostinato.loop.live_config import live_definition
 from ostinato.loop.people import PeopleTraffic
 from ostinato.loop.results import Champion, Cycled, Measured, Published, Tried, Turned
@@ -116,6 +117,7 @@ def run_week(
 ) -> Week:
     """Run a week in that folder to its end, or go on with it; `opened` holds the resources of its cycles."""
     run, config = Run(directory=directory), settings(plan)
+    refuse_earlier_form(run)
     write_start(run.checkpoint(START))
     run.objects_path.mkdir(parents=True, exist_ok=True)
     with closing(run.open_store()) as store:

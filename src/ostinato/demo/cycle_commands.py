@@ -32,9 +32,9 @@ EVERY_S = 5 * 3600.0
 WITHOUT_END = 1_000_000
 """Cycles of a run that nobody told to end."""
 WORDS = {
-    "pause": ("pause", "begin no further stage; whoever is served is served on"),
+    "pause": ("pause", "begin no further stage and no trial; whoever is served is served on"),
     "resume": ("resume", "go on after a pause"),
-    "abort": ("abort", "give up this cycle's candidate; the champion stays"),
+    "abort": ("abort", "give up the candidate in the trial, without one the cycle's; the champion stays"),
     "promote": ("promote", "end the trial under way and serve the challenger to everybody"),
     "rollback": ("roll_back", "end the trial under way and take the challenger's traffic at once"),
 }
@@ -64,7 +64,7 @@ def register(commands: Any) -> None:
     week.add_argument("--json", action="store_true", help="print the report as JSON, last line of the output")
     parser.set_defaults(run=_turn, interrupted="stopped: the same command goes on from here")
     group = parser.add_subparsers(metavar="COMMAND")
-    status = group.add_parser("status", help="the stage, the arms, and the last entries of the log")
+    status = group.add_parser("status", help="the cycle, the trial beside it, the arms, and the log")
     _directory(status)
     status.add_argument("--json", action="store_true", help="print the state and the whole log as JSON")
     status.set_defaults(run=_status)
@@ -127,6 +127,8 @@ def _status(options: argparse.Namespace) -> int:
         return DONE
     where = f"{state.cycle}, {state.stage}" if state.stage else "between two cycles"
     print(where + (", paused" if state.paused else ""))  # noqa: T201
+    if state.trial:
+        print(f"beside it {state.trial}, {state.trial_stage}".rstrip(", "))  # noqa: T201
     for arm in arms:
         print(f"  {arm.name}  version {arm.version}  {arm.share:.0%} of users")  # noqa: T201
     for one in promoted[-5:]:

@@ -27,11 +27,11 @@ from ostinato.loop.results import (
     Began,
     Champion,
     Cycled,
+    Deployed,
     Judged,
     Lived,
     Measured,
     Published,
-    Served,
     Turned,
 )
 from ostinato.loop.stages.alongside import both
@@ -69,12 +69,12 @@ async def cycles(
         arm = Arm(name=CHAMPION, version=served.version or 0, share=0.0, engines=())
         await stack.enter_async_context(holding_out(resources, arm))
 
-        async def turn() -> Served:
+        async def turn() -> Deployed:
             while len(done) < count:
                 done.append(await Cycle(resources, traffic, held_out, trials, done).result())
                 trials.stir()
             trials.end()
-            return await resources.stage(f"trials-after-{cycle_name(count)}", Served, trials.over)
+            return await resources.stage(f"trials-after-{cycle_name(count)}", Deployed, trials.over)
 
         ended = await both(turn(), trials.run())
     return Turned(cycles=tuple(done), trials=tuple(trials.done()), served=ended)

@@ -92,6 +92,8 @@ def open_run(run: Run, config: RunConfig, *, fresh: bool = False, begins: bool =
     """
     if not _is_empty(run) and not run.config.exists():
         raise RunError(f"{run.directory} holds something else than a run: name an empty or a new folder")
+    if not fresh:
+        refuse_earlier_form(run)
     resumed = not fresh and _goes_on(run, config)
     if not resumed and not begins:
         number = config.schedule.cycles
@@ -105,6 +107,17 @@ def open_run(run: Run, config: RunConfig, *, fresh: bool = False, begins: bool =
     run.report.unlink(missing_ok=True)
     write_whole(run.config, dump(config))
     return Opened(run=run, notice=notice, resumed=resumed)
+
+
+def refuse_earlier_form(run: Run) -> None:
+    """Raise RunError for a folder whose cycles are those of an earlier release, in which each took its own
+    candidate to people: no stage of theirs says when a cycle began."""
+    for folder in sorted((run.directory / "stages").glob("cycle-*/")):
+        if not (folder / "began.json").exists() and any(folder.iterdir()):
+            raise RunError(
+                f"{folder} is a cycle of an earlier release, which this one cannot go on with: end it with "
+                "that release, and begin anew in another folder from the checkpoint of its champion"
+            )
 
 
 def _refuse_used(config: StoreConfig) -> None:

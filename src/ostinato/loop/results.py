@@ -150,7 +150,7 @@ class Tested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class OpenedTrial:
     """The terms of a trial that are settled when it begins, so that a kill takes no second level."""
 
     candidate: int
@@ -166,7 +166,7 @@ class Opened:
 class Tried:
     """One whole trial: a candidate that is refused in its shadow, or by a word, meets nobody."""
 
-    opened: Opened
+    opened: OpenedTrial
     shadowed: Shadowed | None
     tested: Tested | None
     decision: Decision
@@ -225,7 +225,7 @@ class Cycled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
+class Deployed:
     """The end of the cycles and of the trials beside them: who is served, by engines that counted this."""
 
     version: int
@@ -239,7 +239,7 @@ class Turned:
 
     cycles: tuple[Cycled, ...]
     trials: tuple[Tried, ...]
-    served: Served
+    served: Deployed
 
     @property
     def engines(self) -> list[Counters]:

@@ -44,6 +44,10 @@ class Bar:
         """Count one more as done."""
         self.at(self.done + 1, line)
 
+    def hide(self) -> None:
+        """Take the bar away, since its stage is over."""
+        self._progress.remove_task(self._task)
+
     @property
     def left(self) -> str:
         """Return about how long the stage still takes, by its speed since the first news; else nothing."""
@@ -68,7 +72,7 @@ def _length(seconds: float) -> str:
 
 
 class Show:
-    """A `Display` that shows stages one after another.
+    """A `Display` that shows stages, one after another or side by side.
 
     >>> with Show(Console()).stage("bench", total=288) as bar:                      # doctest: +SKIP
     ...     bar.more("61 % solved")
@@ -78,7 +82,18 @@ class Show:
         self.console = console
         self._start = self._spoke = time.monotonic()
         self._longest_silence_s = longest_silence_s
-        self._bar: Bar | None = None
+        self._bars: list[Bar] = []
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description:<28}"),
+            BarColumn(bar_width=24),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}"),
+            TextColumn("{task.fields[line]}"),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
 
     def say(self, text: str) -> None:
         """Print one line behind the seconds since the start."""
@@ -93,7 +108,8 @@ class Show:
         def beat() -> None:
             said, silence = "", self._longest_silence_s
             while not ended.wait(max(0.01, self._spoke + silence - time.monotonic())):
-                line = self._bar.summary if self._bar else "starting what the next stage needs"
+                bars = "; ".join(bar.summary for bar in list(self._bars))
+                line = bars or "starting what the next stage needs"
                 if time.monotonic() - self._spoke >= silence:
                     same = line == said
                     silence = min(2 * silence, LONGEST_REPEAT_S) if same else self._longest_silence_s
@@ -114,21 +130,15 @@ class Show:
     def stage(self, name: str, total: float) -> Iterator[Bar]:
         """Show one stage: its bar while it runs, then one line with what came out and how long it took."""
         started = time.monotonic()
-        progress = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description:<28}"),
-            BarColumn(bar_width=24),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[left]}"),
-            TextColumn("{task.fields[line]}"),
-            console=self.console,
-            transient=True,
-            disable=not self.console.is_terminal,
-        )
-        with progress:
-            self._bar = bar = Bar(name, total, progress)
-            try:
-                yield bar
-            finally:
-                self._bar = None
+        if not self._bars:  # a console has one live display, which the stages of a trial and a cycle share
+            self._progress.start()
+        bar = Bar(name, total, self._progress)
+        self._bars.append(bar)
+        try:
+            yield bar
+        finally:
+            self._bars.remove(bar)
+            bar.hide()
+            if not self._bars:
+                self._progress.stop()
         self.say(f"{name:<28} [bold]{bar.line}[/] [dim]({time.monotonic() - started:.0f} s)[/]")

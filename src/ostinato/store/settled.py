@@ -122,12 +122,14 @@ def live_sessions_stay(connection: Connection) -> float:
         return 0.0
     judged = set(values_in(connection, select(verdicts.c.id), verdicts.c.id, list(began)))
     since = [at for experiment, at in began.items() if experiment not in judged]
-    ended_at, running = 0.0, False
-    entries = select(cycle_log.c.at, cycle_log.c.action).order_by(cycle_log.c.order)
-    for at, action in connection.execute(entries):
+    ended_at, running, trials = 0.0, False, set[str]()
+    entries = select(cycle_log.c.at, cycle_log.c.action, cycle_log.c.cycle).order_by(cycle_log.c.order)
+    for at, action, about in connection.execute(entries):
         if action == CycleAction.CYCLE_DONE.value:
             ended_at, running = at, False
-        elif action == CycleAction.STAGE_BEGAN.value:
+        elif action == CycleAction.TRIAL_OPENED.value:
+            trials.add(about)
+        elif action == CycleAction.STAGE_BEGAN.value and about not in trials:
             running = True
     return min([*since, ended_at if running else NEVER], default=NEVER)
 

@@ -15,7 +15,16 @@ from random import Random
 from typing import Any
 
 import pytest
-from fuzz.cycle_kills import LEDGER, TINY_WEEK, KilledError, counting, ledger, survive, twin_of
+from fuzz.cycle_kills import (
+    LEDGER,
+    SUPERSEDING_WEEK,
+    TINY_WEEK,
+    KilledError,
+    counting,
+    ledger,
+    survive,
+    twin_of,
+)
 from fuzz.cycle_kills import SMALL_WEEK as SHORT
 
 from ostinato.deploy.gate import part_frozen, tasks_of_gate
@@ -163,6 +172,18 @@ def test_a_process_goes_on_from_the_tick_that_recorded_what_is_newest(tmp_path: 
     run_week(tmp_path / "killed", SHORT)
     mine, twins = ledger(tmp_path / "killed"), ledger(tmp_path / "twin")
     assert {name: mine[name] == twins[name] for name in LEDGER} == dict.fromkeys(LEDGER, True)
+
+
+@pytest.mark.slow
+def test_kills_beside_a_trial_supersede_and_give_back_the_same(tmp_path: Path) -> None:
+    """A longer trial goes on beside cycles; the candidate of the third makes way for the fourth's."""
+    twin = twin_of(tmp_path / "twin", SUPERSEDING_WEEK)
+    said = [detail for action, _, detail in twin.ledger["log"] if action == "superseded"]
+    assert "version 8 is superseded: cycle-4 has a newer candidate" in said
+    again = [prompt for _, prompt in twin.ledger["trainings"]]
+    assert len(set(again)) < len(again), "what version 8 had learnt from"
+    done = survive(tmp_path / "killed", twin, 3)
+    assert done.kills > 5 and done.differs == ()
 
 
 @pytest.mark.deep

@@ -7,7 +7,7 @@ trained on the champion waits; every other one is superseded, and its sessions c
 from ostinato.deploy.control import CycleControl
 from ostinato.deploy.late import promotions
 from ostinato.loop.base import Resources
-from ostinato.loop.results import Cycled, Opened
+from ostinato.loop.results import Cycled, OpenedTrial
 from ostinato.store import Ledger, Store
 from ostinato.store.cycle_log import CycleAction, cycle_log
 from ostinato.types import Decision
@@ -69,7 +69,7 @@ class Front:
             for name, cycle in self.cycles().items()
             if cycle.decision is Decision.ADMIT
             and name not in superseded
-            and self._resources.run.result(f"{trial_name(cycle.candidate)}/opened", Opened) is None
+            and self._resources.run.result(f"{trial_name(cycle.candidate)}/opened", OpenedTrial) is None
         }
 
     def _supersede(self, name: str, cycle: Cycled, reason: str) -> None:

@@ -23,7 +23,7 @@ from ostinato.loop.beside.front import Front, trial_name
 from ostinato.loop.beside.served import ServedChampion, deploy
 from ostinato.loop.live_config import CHAMPION
 from ostinato.loop.release import release
-from ostinato.loop.results import Opened, Served, Shadowed, Tested, Tried
+from ostinato.loop.results import Deployed, OpenedTrial, Shadowed, Tested, Tried
 from ostinato.loop.stages.late import LateFacts
 from ostinato.loop.stages.logged import LoggedStages
 from ostinato.loop.stages.measure import HeldOutTasks
@@ -88,21 +88,21 @@ class Trials:
         self._is_last = True
         self._stirred.set()
 
-    async def over(self) -> Served:
+    async def over(self) -> Deployed:
         """Wait for the last trial; return who is served then."""
         await self._ended.wait()
-        return Served(version=self.front.champion, engine=await self._served.counters())
+        return Deployed(version=self.front.champion, engine=await self._served.counters())
 
     def done(self) -> list[Tried]:
         """Return the trials that are over, in their order."""
         found = (self._resources.run.result(name, Tried) for name in self.front.trials())
         return [tried for tried in found if tried is not None]
 
-    def _opened(self) -> Opened | None:
+    def _opened(self) -> OpenedTrial | None:
         """Return the trial under way; None while there is none."""
         run = self._resources.run
         for name in reversed(self.front.trials()):
-            if (opened := run.result(f"{name}/opened", Opened)) is not None:
+            if (opened := run.result(f"{name}/opened", OpenedTrial)) is not None:
                 if (tried := run.result(name, Tried)) is None:
                     return opened
                 self._close(name, tried)  # a kill may have come between its result and its log
@@ -113,7 +113,7 @@ class Trials:
         control = CycleControl(self._resources.store, name)
         control.log_once(CycleAction.TRIAL_CLOSED, f"{tried.decision.value}: {tried.reason}")
 
-    async def _next(self) -> Opened | None:
+    async def _next(self) -> OpenedTrial | None:
         """Open the trial of the candidate that waits; None while there is none, or the cycle is paused."""
         resources, store, live = self._resources, self._resources.store, self._resources.config.live
         if not self._looks or self._control.is_paused():
@@ -124,10 +124,10 @@ class Trials:
             return None
         experiment = cycle.judged.admission.experiment
 
-        async def opened() -> Opened:
+        async def opened() -> OpenedTrial:
             alpha, chain = level_of(store, cycle.candidate, BudgetRule(live.budget))
             resources.show.say(f"budget {chain}: the trial promotes wrongly with chance {alpha:.2%} at most")
-            return Opened(
+            return OpenedTrial(
                 candidate=cycle.candidate,
                 champion=cycle.base.champion,
                 experiment=experiment,
@@ -135,9 +135,9 @@ class Trials:
                 chain=chain,
             )
 
-        return await resources.stage(f"{trial_name(cycle.candidate)}/opened", Opened, opened)
+        return await resources.stage(f"{trial_name(cycle.candidate)}/opened", OpenedTrial, opened)
 
-    async def _try(self, opened: Opened) -> None:
+    async def _try(self, opened: OpenedTrial) -> None:
         name = trial_name(opened.candidate)
         stages = LoggedStages(self._resources, name)
         about = f"version {opened.candidate} against version {opened.champion}"
@@ -145,7 +145,7 @@ class Trials:
         self._close(name, await self._resources.stage(name, Tried, lambda: self._meet(opened, stages)))
         self._looks = True
 
-    async def _meet(self, opened: Opened, stages: LoggedStages) -> Tried:
+    async def _meet(self, opened: OpenedTrial, stages: LoggedStages) -> Tried:
         """Let the candidate answer in its shadow, then meet people, to the verdict."""
         resources, candidate = self._resources, opened.candidate
         last: Shadowed | Tested | None = None
@@ -177,7 +177,7 @@ class Trials:
             hold_out_tasks=on_tasks,
         )
 
-    async def _release(self, opened: Opened, stages: LoggedStages) -> Tested:
+    async def _release(self, opened: OpenedTrial, stages: LoggedStages) -> Tested:
         plan = planned(self._resources.config.live, opened.experiment, opened.alpha, opened.chain)
         return await release(
             self._resources,

@@ -66,9 +66,10 @@ class LoopLink:
         return {
             "cycle": state.cycle,
             "stage": state.stage,
+            "beside": state.trial and f"{state.trial}, {state.trial_stage}",
             "paused": state.paused,
             "word": state.word and f"{state.word.by} said {state.word.action.value}",
-            "trial": trial and bool(state.stage),
+            "trial": trial and bool(state.subject),
         }
 
     def say(self, store: Store, word: str, by: str, reason: str) -> None:

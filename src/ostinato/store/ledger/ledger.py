@@ -51,9 +51,7 @@ class Ledger:
 
     def bind(self, chain: str) -> None:
         """Name the chain of weights that is trained from this store; `chain` is the `run` of its manifests.
-
-        Raises LedgerError when the store belongs to another chain.
-        """
+        Raises LedgerError when the store belongs to another chain."""
         with self._database.write() as connection:
             known = connection.scalar(select(schema.chains.c.chain))
             if known is None:
@@ -82,9 +80,7 @@ class Ledger:
 
     def hold_out(self, prompts: Iterable[str]) -> None:
         """Keep these prompts from training for ever: `reserve` refuses them, `offer` and `commit` raise.
-
-        Raises LedgerError, and changes nothing, when a stage that learns has shown one of them already.
-        """
+        Raises LedgerError, and changes nothing, when a stage that learns has shown one of them already."""
         with self._database.write() as connection:
             hold_out(connection, self._database.insert_new(schema.prompts), prompts)
 
@@ -252,8 +248,7 @@ class Ledger:
         set_states(self._database, connection, turns_of_groups(connection, list(flat)), State.NO_ADVANTAGE)
 
     def give_back(self, version: int, base: int) -> int:
-        """Let live sessions of the versions after `base` up to `version`, which nobody will meet, be learnt
-        from again; return their number. Their trainings and states stay. Done again it changes nothing."""
+        """Let live sessions of versions in (base, version], which nobody will meet, be learnt from again."""
         with self._database.write() as connection:
             return give_back(connection, version, base)
 
