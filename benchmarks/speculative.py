@@ -338,7 +338,7 @@ def traffic_of(part: str, options: argparse.Namespace) -> Traffic:
         return of_code(options)
     if part == "batches":
         traffic = of_run("tasks", options)
-        return replace(traffic, requests=traffic.requests[:4] * 8)
+        return replace(traffic, requests=traffic.requests[:4] * 4)
     return of_random(options) if part == "random" else of_run(part, options)
 
 
