@@ -84,10 +84,10 @@ static int64_t worthwhile(Drafts *d, const Candidate *candidates, int64_t n, int
     if (!d->cost[slots] || ++d->steps % PLAIN == 0) return 0;
     double tokens = slots, best = GAIN * tokens / d->cost[slots];
     for (int64_t k = 1; k <= n; k++) {
-        int64_t rows = slots + k, free = known > TALL ? known : TALL;
-        if (d->cost[rows]) known = free = rows;
-        /* Where no time is known, rows are free up to what one pass over the weights computes. */
-        double cost = d->cost[known] * (rows > free ? (double)rows / free : 1);
+        int64_t rows = slots + k, pass = known > TALL ? known : TALL;
+        if (d->cost[rows]) known = pass = rows;
+        /* Where no time is known, rows cost nothing up to what one pass over the weights computes. */
+        double cost = d->cost[known] * (rows > pass ? (double)rows / pass : 1);
         tokens += candidates[k - 1].survives;
         if (tokens / cost > best) best = tokens / cost, chosen = k;
     }
