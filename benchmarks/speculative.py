@@ -133,11 +133,13 @@ def total_variation() -> dict[str, float]:
     return found
 
 
-def goodness(tokens: int) -> dict[str, dict[str, float]]:
+def goodness(tokens: int, seed: int) -> dict[str, dict[str, float]]:
     """Return the p-value and the acceptance for each setting that is drawn."""
     decoder, found = model(TINY), {}
     for name in DRAWN:
-        counts, accepted = asyncio.run(drawn(decoder, ECHO, LAWS[name], DRAWS, tokens // DRAWS))
+        counts, accepted = asyncio.run(
+            drawn(decoder, ECHO, LAWS[name], DRAWS, range(seed, seed + tokens // DRAWS))
+        )
         p = p_value(counts, exact(decoder, ECHO, LAWS[name], DRAWS))
         found[name] = {"p": p, "tokens": DRAWS * counts.total(), "acceptance": accepted}
     return found
@@ -313,7 +315,7 @@ def main(run: Run, options: argparse.Namespace) -> None:
         report["total_variation"] = total_variation()
         print(report["total_variation"], flush=True)
     if "chi2" in options.only:
-        report["goodness"] = goodness(options.tokens)
+        report["goodness"] = goodness(options.tokens, options.seed)
         report["chi2_p"] = min(each["p"] for each in report["goodness"].values())
         print(report["goodness"], flush=True)
     shapes = [(part, 1) for part in ("pebbles", "tasks", "code", "random")]
@@ -337,6 +339,7 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--runs", type=int, default=7, help="rounds over all prompts")
+    parser.add_argument("--seed", type=int, default=10_000_000, help="the first one of chi2")
     parser.add_argument("--tokens", type=int, default=1_000_000, help="of each setting in chi2")
     parser.add_argument(
         "--keep", type=Path, default=ROOT / "runs" / "speculative", help="where traffic is kept"

@@ -114,16 +114,16 @@ def exact(model: Decoder, prompt: Path, sampling: Sampling, tokens: int) -> dict
 
 
 async def drawn(
-    model: Decoder, prompt: Path, sampling: Sampling, tokens: int, times: int
+    model: Decoder, prompt: Path, sampling: Sampling, tokens: int, seeds: range
 ) -> tuple[Counter[Path], float]:
-    """Sample a completion of so many tokens so many times, each with its own seed, verifying every draft.
+    """Sample a completion of so many tokens for each seed, verifying every draft.
 
     Return how often each completion came, and the share of drafted tokens that was accepted.
     """
     with always_drafting():
         served = EmbeddedEngine(model, version=0, slots=64, max_len=64, drafts=3, forward=NativeForward)
     counts = Counter[Path]()
-    for first in range(0, times, 64):
+    for first in range(0, len(seeds), 64):
         asked = [
             GenerateRequest(
                 request_id=str(seed),
@@ -133,7 +133,7 @@ async def drawn(
                 max_tokens=tokens,
                 sampling=replace(sampling, seed=seed),
             )
-            for seed in range(first, first + 64)
+            for seed in seeds[first : first + 64]
         ]
         counts.update(done.ids for done in await asyncio.gather(*map(served.generate, asked)))
     stats = served.stats()

@@ -150,7 +150,7 @@ def test_the_law_of_a_drafted_step_is_the_model_s(sampling: Sampling) -> None:
 async def test_what_is_sampled_follows_the_model(sampling: Sampling) -> None:
     """Completions of several steps, 125 of them possible; the seeds are fixed."""
     model, prompt = decoder(2, **TINY), (0, 1, 2, 0, 1, 2, 0)
-    counts, accepted = await drawn(model, prompt, sampling, tokens=3, times=5000)
+    counts, accepted = await drawn(model, prompt, sampling, tokens=3, seeds=range(5000))
     assert 0.01 < accepted < 0.99
     assert p_value(counts, exact(model, prompt, sampling, 3)) > 1e-3
 
