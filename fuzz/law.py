@@ -1,13 +1,18 @@
-"""The exact law of a decode step of the kernel that verifies a draft, and the one that the model asks for."""
+"""The law of a decode step of the kernel that verifies a draft, and the one that the model asks for."""
 
+import asyncio
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import torch
+from scipy.stats import chi2
 
 from fuzz.sampling import distribution
 from ostinato.engine.embedded import kernel
+from ostinato.engine.embedded.engine import EmbeddedEngine
 from ostinato.engine.embedded.native import NativeForward
 from ostinato.engine.embedded.slots import Reuse, SlotTable
 from ostinato.model.decoder import Decoder
@@ -106,3 +111,45 @@ def exact(model: Decoder, prompt: Path, sampling: Sampling, tokens: int) -> dict
             row = distribution(logits, prompt, said, sampling)
             known |= {(*said, token): weight * float(row[token]) for token in vocabulary}
     return known
+
+
+async def drawn(
+    model: Decoder, prompt: Path, sampling: Sampling, tokens: int, seeds: range
+) -> tuple[Counter[Path], float]:
+    """Sample a completion of so many tokens for each seed, verifying every draft.
+
+    Return how often each completion came, and the share of drafted tokens that was accepted.
+    """
+    with always_drafting():
+        served = EmbeddedEngine(model, version=0, slots=64, max_len=64, drafts=3, forward=NativeForward)
+    counts = Counter[Path]()
+    for first in range(0, len(seeds), 64):
+        asked = [
+            GenerateRequest(
+                request_id=str(seed),
+                session_id=str(seed),
+                prompt_ids=prompt,
+                stop_ids=(),
+                max_tokens=tokens,
+                sampling=replace(sampling, seed=seed),
+            )
+            for seed in seeds[first : first + 64]
+        ]
+        counts.update(done.ids for done in await asyncio.gather(*map(served.generate, asked)))
+    stats = served.stats()
+    return counts, stats["accepted"] / stats["drafted"]
+
+
+def p_value(counts: Counter[Path], expected: dict[Path, float]) -> float:
+    """Return the p-value of Pearson's test; what is expected less than five times counts as one cell.
+
+    It is 0 where something came that cannot.
+    """
+    total = counts.total()
+    if counts.keys() - {said for said, p in expected.items() if p > 0}:
+        return 0.0
+    cells = [(counts[said], p * total) for said, p in expected.items() if p * total >= 5]
+    rest = total - sum(got for got, _ in cells), total - sum(wanted for _, wanted in cells)
+    cells += [rest] if rest[1] >= 5 else []
+    statistic = sum((got - wanted) ** 2 / wanted for got, wanted in cells)
+    return float(chi2.sf(statistic, len(cells) - 1))

@@ -115,7 +115,7 @@ def test_an_impossible_port_is_named(port: str, capsys: pytest.CaptureFixture[st
 def test_serve_refuses_what_it_would_ignore_without_a_model(
     value: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    word = {"--backend": "vllm", "--dtype": "float32"}.get(value, "1")
+    word = {"--backend": "vllm", "--dtype": "float32", "--draft": "none"}.get(value, "1")
     assert cli.main(["serve", "--directory", str(tmp_path / "none"), value, word]) == 2
     told = capsys.readouterr().err
     assert f"{value}: no effect without --model" in told and told.count("\n") == 1

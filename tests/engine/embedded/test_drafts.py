@@ -14,7 +14,7 @@ from itertools import takewhile
 from pathlib import Path
 
 import pytest
-from fuzz.law import exact, law
+from fuzz.law import drawn, exact, law, p_value
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.embedded.test_sampling import SAMPLINGS
@@ -144,6 +144,15 @@ def test_the_law_of_a_drafted_step_is_the_model_s(sampling: Sampling) -> None:
             assert abs(follows - probability) < 1e-6
         assert abs(sum(found.values()) - 1) < 1e-9
     assert lengths == {1, 2, 3}
+
+
+@pytest.mark.parametrize("sampling", [Sampling(temperature=0.3), Sampling(), Sampling(top_p=0.8)], ids=str)
+async def test_what_is_sampled_follows_the_model(sampling: Sampling) -> None:
+    """Completions of several steps, 125 of them possible; the seeds are fixed."""
+    model, prompt = decoder(2, **TINY), (0, 1, 2, 0, 1, 2, 0)
+    counts, accepted = await drawn(model, prompt, sampling, tokens=3, seeds=range(5000))
+    assert 0.01 < accepted < 0.99
+    assert p_value(counts, exact(model, prompt, sampling, 3)) > 1e-3
 
 
 POLICY = """

@@ -14,7 +14,7 @@
 #define USUAL 4       /* trials for which a sequence counts as usual, beside its own */
 #define GAIN 1.03     /* that drafting promises at least */
 #define NEWEST 0.2    /* weight of the newest time of a step */
-#define FORGET 0.9995 /* what is left of a time that kept a draft from being verified, so that it is tried again */
+#define FORGET 0.9998 /* what a time still counts each time that other numbers of rows were chosen */
 #define PLAIN 64      /* one in so many drafts is not verified, so that the time of a plain step stays known */
 #ifndef ALWAYS
 #define ALWAYS 0      /* 1 verifies every draft, for proofs and measurements */
@@ -26,7 +26,8 @@ typedef struct {
     int64_t *count, *left, *run;    /* [slots]: drafted; not judged yet, -1 after a rejection; length of the run */
     double *accepted, *expected;    /* [slots] of this request, and by the rates of all requests */
     double tries[KINDS], hits[KINDS];
-    double *cost, ended;            /* seconds of a step by its rows, 0 where unknown; end of the last step */
+    double *cost, *hope, ended;     /* by rows: seconds of a step, 0 where unknown, and what they still count, so
+                                     * that all are tried again; end of the last step */
     int64_t before, steps;          /* slots of the last step, 0 unless it was like others; drafts considered */
     int64_t drafted, hit;           /* tokens */
     Candidate *candidates;          /* [slots, most] */
@@ -84,14 +85,14 @@ static int64_t worthwhile(Drafts *d, const Candidate *candidates, int64_t n, int
     if (!d->cost[slots] || ++d->steps % PLAIN == 0) return 0;
     double tokens = slots, best = GAIN * tokens / d->cost[slots];
     for (int64_t k = 1; k <= n; k++) {
-        int64_t rows = slots + k, free = known > TALL ? known : TALL;
-        if (d->cost[rows]) known = free = rows;
-        /* Where no time is known, rows are free up to what one pass over the weights computes. */
-        double cost = d->cost[known] * (rows > free ? (double)rows / free : 1);
+        int64_t rows = slots + k, pass = known > TALL ? known : TALL;
+        if (d->cost[rows]) known = pass = rows;
+        /* Where no time is known, rows cost nothing up to what one pass over the weights computes. */
+        double cost = d->cost[known] * d->hope[known] * (rows > pass ? (double)rows / pass : 1);
         tokens += candidates[k - 1].survives;
         if (tokens / cost > best) best = tokens / cost, chosen = k;
     }
-    for (int64_t k = 1; !chosen && k <= n; k++) d->cost[slots + k] *= FORGET;
+    for (int64_t k = 1; k <= n; k++) d->hope[slots + k] = k == chosen ? 1 : d->hope[slots + k] * FORGET;
     return chosen;
 }
 
@@ -129,7 +130,7 @@ static void note_time(Drafts *d, int64_t n, int64_t rows) {
 
 static void discard_drafts(Drafts *d) {
     if (!d) return;
-    free(d->count), free(d->left), free(d->run), free(d->accepted), free(d->expected), free(d->cost);
+    free(d->count), free(d->left), free(d->run), free(d->accepted), free(d->expected), free(d->cost), free(d->hope);
     free(d->candidates), free(d);
 }
 
@@ -139,8 +140,10 @@ static Drafts *create_drafts(int64_t slots, int64_t most) {
     for (int k = 0; k < KINDS; k++) d->tries[k] = 2, d->hits[k] = 1;
     d->count = calloc(slots, 8), d->left = calloc(slots, 8), d->run = calloc(slots, 8);
     d->accepted = calloc(slots, 8), d->expected = calloc(slots, 8);
-    d->cost = calloc(slots * (most + 1) + 1, 8), d->candidates = calloc(slots * most, sizeof *d->candidates);
-    if (d->count && d->left && d->run && d->accepted && d->expected && d->cost && d->candidates) return d;
+    int64_t rows = slots * (most + 1) + 1;
+    d->cost = calloc(rows, 8), d->hope = calloc(rows, 8), d->candidates = calloc(slots * most, sizeof *d->candidates);
+    for (int64_t i = 0; i < rows && d->hope; i++) d->hope[i] = 1;
+    if (d->count && d->left && d->run && d->accepted && d->expected && d->cost && d->hope && d->candidates) return d;
     discard_drafts(d);
     return NULL;
 }

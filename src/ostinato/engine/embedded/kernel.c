@@ -558,8 +558,9 @@ static void cut(const Settings *s, float *p, int64_t end) {
     double sum;
     drop_below(p, end, (float)s->min_p);
     if (s->top_k > 0) drop_below(p, end, least(p, end, s->top_k, INFINITY));
+    if (s->top_p == 1) return;
     above(p, end, 0, &sum);
-    if (s->top_p < 1) drop_below(p, end, least(p, end, INFINITY, s->top_p * sum));
+    drop_below(p, end, least(p, end, INFINITY, s->top_p * sum));
 }
 
 /* The next token of a slot, where the cumulative probability passes its uniform number, or the likeliest; its
