@@ -70,7 +70,8 @@ class Journey:
         is_sparse = any(line.startswith("S ") for line in self.lines("ls-files", "-t"))
         if self.home_of_word() or (index and is_sparse):
             return "here"
-        refs = self.lines("for-each-ref", "--format=%(refname)")
+        # What HEAD holds and the work tree lacks was taken out of it, or is staged no more.
+        refs = self.lines("for-each-ref", "--no-merged=HEAD", "--format=%(refname)")
         stashes = [f"{id}{part}" for id in self.lines("stash", "list", "--format=%H") for part in ("", "^3")]
         worktrees = [
             line[9:] for line in self.lines("worktree", "list", "--porcelain") if line[:9] == "worktree "
