@@ -82,7 +82,7 @@ def test_a_hostile_archive_is_refused_by_name(tmp_path: Path, reason: str) -> No
 
 def test_a_path_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(
-        MiningError, match="nowhere: not there: .*nowhere does not exist: name the folder of a"
+        MiningError, match=r"nowhere: not there: .*nowhere does not exist: name the folder of a"
     ):
         read_tree(tmp_path / "nowhere")
 
