@@ -1,11 +1,12 @@
 """Random journeys of an agent's edit through the operations of git that move or hide text, and the truth.
 
 The truth asks no question that the hooks ask. The edit has a word that nothing else has, and the truth
-looks for it everywhere: in the files of every work tree, in the index, in the stashes and on the branches. A
+looks for it everywhere: in all files of every work tree, in the index, in the stashes and under every name. A
 verdict that says `reverted` while the word is in such a place takes absence for rejection, unless the
 developer's last step did reject the edit.
 """
 
+import json
 import random
 import shutil
 import subprocess
@@ -58,27 +59,33 @@ class Journey:
         (self.root / path).write_text(text)
 
     def home_of_word(self) -> Path | None:
-        """Return the file of this work tree that has the word."""
-        return next((path for path in self._files(self.root) if WORD in path.read_text()), None)
+        """Return the file of this work tree that has the word and that git does not ignore."""
+        listed = self.lines("ls-files", "--cached", "--others", "--exclude-standard", "*.py")
+        paths = (self.root / path for path in sorted(set(listed)))
+        return next((path for path in paths if path.is_file() and WORD in path.read_text()), None)
 
     def truth(self) -> str:
         """Return `here`, `aside` or `gone`: where the word of the edit is."""
-        index = self._run(("grep", "--cached", "-qF", WORD)).returncode == 0
+        index = self.git("grep", "--cached", "-qF", WORD)
         is_sparse = any(line.startswith("S ") for line in self.lines("ls-files", "-t"))
         if self.home_of_word() or (index and is_sparse):
             return "here"
-        refs = ("for-each-ref", "--format=%(objectname)", "refs/heads", "refs/remotes", "refs/tags")
+        # What HEAD holds and the work tree lacks was taken out of it, or is staged no more.
+        refs = self.lines("for-each-ref", "--no-merged=HEAD", "--format=%(refname)")
         stashes = [f"{id}{part}" for id in self.lines("stash", "list", "--format=%H") for part in ("", "^3")]
         worktrees = [
             line[9:] for line in self.lines("worktree", "list", "--porcelain") if line[:9] == "worktree "
         ]
-        kept = any(self.git("grep", "-qF", WORD, commit) for commit in [*self.lines(*refs), *stashes])
+        chosen = [ref for ref in refs if not ref.startswith(("refs/original/", "refs/stash"))]
+        kept = any(self.git("grep", "-qF", WORD, commit) for commit in [*chosen, *stashes])
+        is_staged = index and not self.git("grep", "-qF", WORD, "HEAD")
         files = [path for root in map(Path, worktrees) if root.is_dir() for path in self._files(root)]
-        return "aside" if kept or any(WORD in path.read_text() for path in files) else "gone"
+        return "aside" if kept or is_staged or any(WORD in path.read_text() for path in files) else "gone"
 
     @staticmethod
     def _files(root: Path) -> list[Path]:
-        return [path for path in sorted(root.rglob("*.py")) if ".git" not in path.parts and path.is_file()]
+        """Return every file of a work tree, ignored ones, notebooks and patches too."""
+        return [path for path in sorted(root.rglob("*")) if ".git" not in path.parts and path.is_file()]
 
     def _run(self, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
         command = ["git", "-C", str(self.root), *arguments]
@@ -285,6 +292,59 @@ def no_reflog(j: Journey) -> None:
     shutil.rmtree(j.root / ".git" / "logs" / "refs" / "heads", ignore_errors=True)
 
 
+def kept_under_a_name(j: Journey) -> None:
+    """Keep the commits under a name that is no branch, and put the branch back to where it began."""
+    if j.git("diff", "--quiet", "HEAD") and j.git("update-ref", f"refs/wip/{j.name()}", "HEAD"):
+        j.git("reset", "-q", "--hard", "side")
+
+
+def tagged(j: Journey) -> None:
+    if j.git("diff", "--quiet", "HEAD") and j.git("tag", "-a", "-m", "kept", j.name()):
+        j.git("reset", "-q", "--hard", "side")
+
+
+def staged_alone(j: Journey) -> None:
+    """Stage everything, and put the work tree back to HEAD behind the index."""
+    j.git("add", "-A")
+    j.git("restore", "-q", "--source=HEAD", "--worktree", ".")
+
+
+def into_an_ignored_folder(j: Journey) -> None:
+    if path := j.home_of_word():
+        (j.root / ".git" / "info" / "exclude").write_text("scratch/\n")
+        (j.root / "other" / "scratch").mkdir(parents=True, exist_ok=True)
+        path.rename(j.root / "other" / "scratch" / path.name)
+
+
+def into_ignored_notes(j: Journey) -> None:
+    """Keep the text in a note of another name, and put the file back."""
+    if path := j.home_of_word():
+        (j.root / ".git" / "info" / "exclude").write_text("scratch/\n")
+        j.write(f"other/scratch/{j.name()}.txt", path.read_text())
+        path.write_text(START)
+
+
+def into_a_notebook(j: Journey) -> None:
+    if path := j.home_of_word():
+        cells = [{"cell_type": "code", "source": path.read_text().splitlines(keepends=True)}]
+        j.write(f"{j.name()}.ipynb", json.dumps({"cells": cells, "nbformat": 4}, indent=1))
+        path.write_text(START)
+
+
+def into_a_patch(j: Journey) -> None:
+    """Keep the changes in a file, and put the work tree back."""
+    if patch := j.lines("diff", "HEAD"):
+        j.write(f"{j.name()}.patch", "\n".join(patch) + "\n")
+        j.git("checkout", "-q", "HEAD", "--", ".")
+
+
+def into_a_repository_of_its_own(j: Journey) -> None:
+    if path := j.home_of_word():
+        place = j.root / j.name()
+        subprocess.run(["git", "init", "-q", str(place)], check=True, capture_output=True)
+        path.rename(place / path.name)
+
+
 def revert(j: Journey) -> None:
     if not j.git("revert", "--no-edit", "HEAD"):
         j.git("revert", "--abort")
@@ -310,5 +370,6 @@ STEPS: Sequence[Callable[[Journey], None]] = (
     *(orphan, rename_branch, force_branch, moved_to_a_branch, rebase, autosquash, squash_merge),
     *(cherry_pick_elsewhere, conflict_left, abort, filter_messages, filter_subdirectory, reset_soft),
     *(reset_mixed, git_mv, plain_mv, split_file, sparse, not_sparse, worktree_pop, worktree_removed),
-    *(reflog_expired, no_reflog, *REJECTING),
+    *(kept_under_a_name, tagged, staged_alone, into_an_ignored_folder, into_ignored_notes, into_a_notebook),
+    *(into_a_patch, into_a_repository_of_its_own, reflog_expired, no_reflog, *REJECTING),
 )

@@ -256,6 +256,16 @@ def use_work_tree(repository: Hostile) -> None:
     tree.read("sub/a.evil")
 
 
+def use_index(repository: Hostile) -> None:
+    tree = reading.IndexTree(str(repository.root))
+    head = reading.head_commit(repository.root)
+    tree.changed(head)
+    tree.changed(None)
+    tree.renamed(head, "a.evil")
+    tree.read("a.evil")
+    reading.ignored(str(repository.root))
+
+
 def use_commits(repository: Hostile) -> None:
     head = reading.head_commit(repository.root) or ""
     tree = reading.CommitTree(str(repository.root), head)
@@ -302,6 +312,7 @@ def use_checkpoints(repository: Hostile) -> None:
         (root / "new").mkdir()
         await checkpoints.diff(before, await checkpoints.take(["new/a.evil"]))
         await checkpoints.unkept()
+        await checkpoints.ignored_since(0.0)
         checkpoints.close()
 
     asyncio.run(taken())

@@ -1,8 +1,9 @@
 """Text that git moves or hides is not text that a developer took back.
 
-Covers edits/follow/put_aside.py, edits/follow/home_branch.py and edits/git.py.
+Covers edits/follow/put_aside.py, edits/follow/wrapped_text.py, edits/follow/home_branch.py and edits/git.py.
 """
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -124,6 +125,70 @@ def merge_half_way(desk: Desk) -> None:
     desk.git("merge", "-q", "-X", "theirs", "--no-commit", "theirs")
 
 
+def kept_under_a_name(desk: Desk) -> None:
+    desk.git("commit", "-qam", "agent")
+    desk.git("update-ref", "refs/wip/mine", "HEAD")
+    desk.git("reset", "-q", "--hard", "HEAD~1")
+
+
+def tagged(desk: Desk) -> None:
+    """An annotated tag, which has no date of a commit itself."""
+    desk.git("commit", "-qam", "agent")
+    desk.git("tag", "-a", "-m", "kept", "mine")
+    desk.git("reset", "-q", "--hard", "HEAD~1")
+
+
+def staged_alone(desk: Desk) -> None:
+    desk.git("add", "-A")
+    desk.git("restore", "--source=HEAD", "--worktree", ".")
+
+
+def staged_in_a_worktree(desk: Desk) -> None:
+    taken_to_a_worktree(desk)
+    run_git(desk.root.parent / "second", "add", "-A")
+    run_git(desk.root.parent / "second", "restore", "--source=HEAD", "--worktree", ".")
+
+
+def moved_to_ignored(desk: Desk) -> None:
+    desk.write(".git/info/exclude", "scratch/\n")
+    (desk.root / "scratch").mkdir()
+    (desk.root / "calc.py").rename(desk.root / "scratch" / "calc.py")
+
+
+def noted_in_ignored(desk: Desk) -> None:
+    desk.write(".git/info/exclude", "*.txt\n")
+    desk.write("later.txt", f"try this again:\n\n{desk.PROPOSED}")
+    desk.git("checkout", "-q", "--", ".")
+
+
+def in_a_notebook(desk: Desk) -> None:
+    cells = [
+        {"cell_type": "markdown", "source": ["# Sums\n"]},
+        {"cell_type": "code", "source": desk.PROPOSED.splitlines(keepends=True), "outputs": []},
+    ]
+    desk.write("sums.ipynb", json.dumps({"cells": cells, "nbformat": 4}))
+    desk.git("checkout", "-q", "--", ".")
+
+
+def in_an_old_notebook(desk: Desk) -> None:
+    """A notebook of version 3, committed on another branch."""
+    cells = [{"cell_type": "code", "input": desk.PROPOSED}]
+    desk.git("checkout", "-q", "--", ".")
+    desk.write("sums.ipynb", json.dumps({"worksheets": [{"cells": cells}], "nbformat": 3}))
+    desk.git("add", "-A")
+    saved_on_a_branch(desk)
+
+
+def in_a_patch(desk: Desk) -> None:
+    desk.write("later.patch", desk.git("diff") + "\n")
+    desk.git("checkout", "-q", "--", ".")
+
+
+def in_a_repository_of_its_own(desk: Desk) -> None:
+    desk.git("init", "-q", "scratch")
+    (desk.root / "calc.py").rename(desk.root / "scratch" / "calc.py")
+
+
 def became_a_submodule(desk: Desk) -> None:
     """The folder of the edit is a repository of its own now."""
     desk.git("clone", "-q", ".", "../library")
@@ -148,6 +213,16 @@ def became_a_submodule(desk: Desk) -> None:
         (revert_half_way, "revert_in_progress"),
         (merge_half_way, "merge_in_progress"),
         (became_a_submodule, "submodule"),
+        (kept_under_a_name, "other_branch"),
+        (tagged, "other_branch"),
+        (staged_alone, "staged"),
+        (staged_in_a_worktree, "other_worktree"),
+        (moved_to_ignored, "ignored"),
+        (noted_in_ignored, "ignored"),
+        (in_a_notebook, "other_form"),
+        (in_an_old_notebook, "other_branch"),
+        (in_a_patch, "other_form"),
+        (in_a_repository_of_its_own, "submodule"),
     ],
 )
 def test_lines_that_are_elsewhere_are_censored_with_the_place(
@@ -182,6 +257,40 @@ def test_places_that_had_the_lines_by_the_way_do_not_hide_a_revert(desk: Desk) -
     desk.git("revert", "--no-edit", "HEAD")
     desk.after(900)
     assert desk.signals == ["edit_kept", "edit_reverted"]
+
+
+def keeps_a_copy_of_a_build(desk: Desk) -> None:
+    desk.write(".git/info/exclude", "build/\n")
+    desk.write("build/lib/calc.py", desk.PROPOSED)
+    desk.write("calc.py", desk.BASE)
+
+
+def keeps_the_old_history(desk: Desk) -> None:
+    """What `git filter-branch` leaves under refs/original is its own backup, as the reflog is."""
+    desk.git("commit", "-qam", "agent")
+    desk.git("update-ref", "refs/original/refs/heads/main", "HEAD")
+    desk.git("reset", "-q", "--hard", "HEAD~1")
+
+
+def commits_and_takes_back(desk: Desk) -> None:
+    """The index holds what HEAD holds, and nothing that waits to be committed."""
+    desk.git("commit", "-qam", "agent")
+    desk.write("calc.py", desk.BASE)
+
+
+def had_a_notebook(desk: Desk) -> None:
+    desk.write("sums.ipynb", "{not JSON")
+    desk.write("calc.py", desk.BASE)
+
+
+@pytest.mark.parametrize(
+    "reject", [keeps_a_copy_of_a_build, keeps_the_old_history, commits_and_takes_back, had_a_notebook]
+)
+def test_what_nobody_kept_is_still_a_revert(desk: Desk, reject: Callable[[Desk], None]) -> None:
+    desk.agent("calc.py", desk.PROPOSED)
+    reject(desk)
+    desk.after(900)
+    assert desk.signals[-1] == "edit_reverted"
 
 
 def test_a_branch_older_than_the_edit_does_not_keep_it(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

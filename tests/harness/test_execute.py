@@ -174,6 +174,19 @@ async def test_grep(tools: Executor, sandbox: Sandbox) -> None:
     assert ".git" not in await said(tools, "grep", pattern="main|alpha")
 
 
+@pytest.mark.parametrize("is_git", [False, True])
+async def test_grep_reads_utf_16(tools: Executor, sandbox: Sandbox, is_git: bool) -> None:
+    texts = {"little.txt": "utf-16-le", "-big of.txt": "utf-16-be", "ignored.txt": "utf-16-le"}
+    for name, encoding in texts.items():
+        await sandbox.write(name, ("\ufeffone\r\nfind mé\r\n").encode(encoding))
+    await sandbox.write("picture", b"\xff\xfefind\n\0")
+    await sandbox.write(".gitignore", b"ignored.txt\n")
+    await sandbox.exec("git init -q" if is_git else "rm -rf .git")
+    found = ["-big of.txt:2:find mé", *([] if is_git else ["ignored.txt:2:find mé"]), "little.txt:2:find mé"]
+    assert await said(tools, "grep", pattern="find m") == "\n".join(found)
+    assert await said(tools, "grep", pattern="ONE|mé", glob="lit*") == "little.txt:2:find mé"
+
+
 async def test_ls(tools: Executor) -> None:
     assert await said(tools, "ls") == "calc.py\npkg/"
     assert await said(tools, "ls", path="pkg") == "util.py"

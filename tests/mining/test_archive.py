@@ -80,6 +80,13 @@ def test_a_hostile_archive_is_refused_by_name(tmp_path: Path, reason: str) -> No
     assert [path.name for path in tmp_path.iterdir()] == [archive.name]
 
 
+def test_a_path_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(
+        MiningError, match=r"nowhere: not there: .*nowhere does not exist: name the folder of a"
+    ):
+        read_tree(tmp_path / "nowhere")
+
+
 def test_a_link_in_a_zip_is_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         info = zipfile.ZipInfo("evil")

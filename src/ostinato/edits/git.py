@@ -15,9 +15,11 @@ from ostinato.git import where as where_in
 TIMEOUT_S = 60.0
 ALONE = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty")
 """The options of a diff that starts no other program and enters no other repository."""
+STAGED = "--cached"
+"""The option of a diff that compares with the index."""
 MOST_CANDIDATES = 300
 """Uncommitted files whose lines are counted when an edit is made."""
-MISSING = ("does not exist in", "exists on disk, but not in", "Not a valid object name", "bad file")
+MISSING = ("does not exist", "exists on disk, but not in", "Not a valid object name", "bad file")
 """Git's words for an object that is not there; any other failure says nothing about it."""
 
 
@@ -178,6 +180,19 @@ class CommitTree:
             raise
 
 
+class IndexTree(CommitTree):
+    """The files of the index, as they are staged."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__(root, "")
+
+    def changed(self, base: str | None) -> list[str]:
+        return _differing(self.root, base, STAGED)
+
+    def renamed(self, base: str | None, path: str) -> str | None:
+        return _renamed(self.root, path, base, STAGED)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneFile:
     """The text of one file at an earlier moment; other files are unknown."""
@@ -212,6 +227,11 @@ def dirty(root: str) -> list[str]:
     return [field[3:] for field in fields][:MOST_CANDIDATES]
 
 
+def ignored(root: str) -> list[str]:
+    """Return the paths of the files that git is told to ignore."""
+    return _paths(root, "ls-files", "--others", "--ignored", "--exclude-standard", "-z")
+
+
 def _once(
     texts: dict[str, tuple[str | None, str]], path: str, read: Callable[[], tuple[str | None, str]]
 ) -> tuple[str | None, str]:
@@ -224,7 +244,8 @@ def _differing(root: str, base: str | None, *now: str) -> list[str]:
     """Return the paths that differ between `base` and `now`, or the work tree; all where `base` is gone."""
     if base is not None and _exists(root, base):
         return _paths(root, "diff", "--name-only", "--no-renames", *ALONE, "-z", base, *now, "--")
-    return _paths(root, "ls-tree", "-r", "--name-only", "-z", *now) if now else _paths(root, "ls-files", "-z")
+    of_commit = now and now != (STAGED,)
+    return _paths(root, *(("ls-tree", "-r", "--name-only", "-z", *now) if of_commit else ("ls-files", "-z")))
 
 
 def _renamed(root: str, path: str, base: str | None, *now: str) -> str | None:

@@ -78,16 +78,18 @@ def load(path: Path) -> list[LogEvent]:
             f"no session {path.stem} in {path.parent}: `ostinato session list` shows them"
         ) from None
     whole = data[: data.rfind(b"\n") + 1]
-    return [_event(line, f"{path}:{number}") for number, line in enumerate(whole.splitlines(), 1)]
+    return [_event(line, path, number) for number, line in enumerate(whole.split(b"\n")[:-1], 1)]
 
 
-def _event(line: bytes, where: str) -> LogEvent:
+def _event(line: bytes, path: Path, number: int) -> LogEvent:
     try:
         value = json.loads(line)
         return LogEvent(at=value.pop("at"), kind=LogEventKind(value.pop("kind")), data=value)
     except (ValueError, KeyError, AttributeError, TypeError) as error:
+        kept = f"its first {number - 1} lines are whole: keep those, or" if number > 1 else "restore it, or"
         raise LogError(
-            f"{where}: not an event of a session ({error}): restore the file or remove it"
+            f"session {path.stem} is damaged: line {number} of {path} is no event of a session; {kept} "
+            "remove the file"
         ) from error
 
 

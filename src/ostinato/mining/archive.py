@@ -44,6 +44,9 @@ def read_tree(path: Path) -> SourceTree:
     if path.is_dir():
         left_out = Counter[str]()
         return checked_tree(path.resolve().name, "", dict(_directory(path.resolve(), left_out)), left_out)
+    if not path.exists():
+        what = f"{path} does not exist: name the folder of a repository, or an archive of one"
+        raise MiningError("not there", path.name, what)
     stem = re.sub(r"\.(tar(\.\w+)?|tgz|zip)$", "", path.name)
     try:
         files = dict(_zip(path) if zipfile.is_zipfile(path) else _tar(path))

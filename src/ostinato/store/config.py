@@ -164,7 +164,7 @@ def _only_folder() -> Path:
     if len(held) != 1:
         raise StoreError(
             f"which record? {_candidates()}: name one with --directory, --store or {RECORD}, or make one "
-            "with `ostinato serve` or `ostinato demo`"
+            "with `ostinato serve --model MODEL` or `ostinato demo`"
         )
     return held[0]
 

@@ -50,6 +50,25 @@ def coded(repo: Path, gateway: str, sessions: Sessions):
     return run
 
 
+async def test_an_undo_asks_no_gateway_and_names_what_it_leaves(coded, repo: Path, script) -> None:
+    (repo / ".gitignore").write_text(".env\n")
+    script[:] = [call_text("bash", command="echo A=1 > .env; echo x > made"), "done"]
+    assert (await coded(auto=True))[0] == 0
+    asked: list[bytes] = []
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readline())
+        writer.close()
+
+    server = await asyncio.start_server(listen, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    status, screen = await coded(None, {"undo": True}, url=url, key="")
+    server.close()
+    assert (status, asked) == (0, [])
+    assert screen == "restored made\nleft as it is, git ignores it: .env\n"
+    assert not (repo / "made").exists() and (repo / ".env").read_text() == "A=1\n"
+
+
 async def test_a_real_edit_in_a_real_repository(coded, repo: Path, store: Store) -> None:
     (repo / "notes.txt").write_text("mine, not committed\n")
     status, screen = await coded(directory=repo / "pkg")

@@ -7,6 +7,7 @@ import asyncio
 import hashlib
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from ostinato.harness.permissions.rules import ALLOW_ALL, Action, Permissions
 from ostinato.harness.profiles.profile import PROFILES
 from ostinato.harness.session_log import LogEventKind, SessionLog
 from ostinato.harness.workspace.checkpoints import Checkpoints
-from ostinato.harness.workspace.undo import complete, steps, undo
+from ostinato.harness.workspace.undo import complete, named, steps, undo
 
 IDENTITY = ["-c", "user.name=t", "-c", "user.email=t@t", "-c", "protocol.file.allow=always"]
 
@@ -136,6 +137,39 @@ async def test_prompts_are_undone_one_by_one(repo: Path, home: Path, tmp_path: P
             assert (repo / "calc.py").read_text() == expected
             assert conversation.messages[-1]["content"] == "[I took your changes back: calc.py]"
         assert await undo(checkpoints, conversation) is None
+
+
+async def test_an_undo_names_the_ignored_files_that_were_written_since(
+    repo: Path, home: Path, tmp_path: Path
+) -> None:
+    (repo / ".gitignore").write_text(".env\nbuild/\n")
+    for name in (".env", "build/old", "build/kept"):
+        (repo / name).parent.mkdir(exist_ok=True)
+        (repo / name).write_text("mine\n")
+    checkpoints = await Checkpoints.open(repo, home)
+    with SessionLog(tmp_path / "s1.jsonl") as log:
+        conversation = Conversation(session_id="s1", permissions=ALLOW_ALL, log=log)
+        while conversation.log and (repo / ".env").lstat().st_ctime >= time.time() - 0.02:
+            await asyncio.sleep(0.01)  # the clock of files is coarse
+        conversation.start("one")
+        bash, write = call("bash", command="x"), call("write", path="build/kept", content="new")
+        before = [await checkpoints.before(bash)]
+        (repo / ".env").write_text("A=2\n")
+        (repo / "build" / "new\033").write_text("x")
+        (repo / "calc.py").write_text("changed\n")
+        for edit in await checkpoints.after(bash, before[0] or ""):
+            conversation.note_edit(bash, edit)
+        before.append(await checkpoints.before(write))
+        (repo / "build" / "kept").write_text("new")
+        for edit in await checkpoints.after(write, before[1] or ""):
+            conversation.note_edit(write, edit)
+        done = await undo(checkpoints, conversation)
+        assert done is not None and done.restored == ("build/kept", "calc.py") and not done.left
+        assert done.ignored == (".env", "build/new\033")
+        assert named(done.ignored * 15)[-2:] == ["build/new\\x1b", "and 10 more"]
+        assert conversation.messages[-1]["content"].endswith("as they are now: .env, build/new\\x1b]")
+        again = await undo(checkpoints, conversation)
+        assert again is not None and not again.restored and again.ignored == done.ignored
 
 
 async def test_a_call_that_the_process_did_not_survive_can_be_undone(

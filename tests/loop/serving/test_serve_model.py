@@ -157,6 +157,16 @@ async def test_an_engine_that_does_not_start_leaves_no_folder(tmp_path: Path) ->
     assert not folder.parent.exists()
 
 
+async def test_an_engine_that_is_not_there_is_named_before_its_model_is_looked_for(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    config = ServeModelConfig(model="nobody/nothing", engines=(url,), directory=tmp_path / "runs", port=0)
+    with pytest.raises(
+        ServeModelError, match=rf"--engine {url}: nothing responds there .*: start the engine"
+    ):
+        await serve_model(config, Console())
+
+
 def test_a_model_that_is_nowhere_is_named() -> None:
     with pytest.raises(ServeModelError, match="models/none is neither a directory nor"):
         find_model("./models/none")

@@ -4,7 +4,9 @@ A place counts only if it brought the lines: it holds them, and the commit that 
 stash of other work, made while the edit was committed, is no reason to doubt a later revert of that commit.
 """
 
+import os
 from collections.abc import Callable, Iterator
+from pathlib import PurePosixPath
 
 from ostinato.edits.capture.repository_paths import (
     RepositoryPaths,
@@ -14,10 +16,19 @@ from ostinato.edits.capture.repository_paths import (
     stashes_of,
 )
 from ostinato.edits.follow.edit import FollowedEdit
-from ostinato.edits.git import CommitTree, FileTree, WorkTree, ask, contains, head_commit
+from ostinato.edits.follow.wrapped_text import UnwrappedTree, is_wrapped
+from ostinato.edits.git import CommitTree, FileTree, IndexTree, WorkTree, ask, contains, head_commit, ignored
 
 MOST_PLACES = 10
 """The newest stashes, the newest branches and the work trees that are searched."""
+MOST_IGNORED = 100
+BUILT = frozenset(
+    {"build", "dist", "out", "target", "bin", "obj", "node_modules", "site-packages", "__pycache__", ".eggs"}
+    | {".venv", "venv", "env", ".tox", ".nox", ".cache", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
+)
+"""The folders in which programs keep what they make of the sources."""
+AUTOMATIC = ("refs/stash", "refs/original/", "refs/jj/", "refs/notes/", "refs/replace/")
+"""The names that git and its tools give by themselves: what they keep, nobody decided to keep."""
 Holds = Callable[[FileTree], bool]
 
 
@@ -26,13 +37,26 @@ def put_aside(edit: FollowedEdit, repo: RepositoryPaths, holds: Holds) -> str:
 
     `holds` says whether a tree holds the edit. Raise GitCommandError.
     """
+
+    def holds_in_any_form(tree: FileTree) -> bool:
+        is_wrapped_in = edit.after is not None and any(map(is_wrapped, tree.changed(edit.base)))
+        return holds(tree) or (is_wrapped_in and holds(UnwrappedTree(tree=tree)))
+
     places = {
+        "staged": _in_the_index,
         "stashed": _in_a_stash,
         "other_worktree": _in_another_worktree,
         "other_branch": _on_another_branch,
-        "submodule": _in_a_submodule,
+        "submodule": _in_another_repository,
+        "other_form": _in_another_form,
+        "ignored": _among_ignored_files,
     }
-    return next((reason for reason, looks in places.items() if looks(edit, repo, holds)), "")
+    return next((reason for reason, looks in places.items() if looks(edit, repo, holds_in_any_form)), "")
+
+
+def _in_the_index(edit: FollowedEdit, repo: RepositoryPaths, holds: Holds) -> bool:
+    """Return whether the lines are staged, and not committed."""
+    return _is_uncommitted(edit, IndexTree(edit.root), holds)
 
 
 def _in_a_stash(edit: FollowedEdit, repo: RepositoryPaths, holds: Holds) -> bool:
@@ -47,14 +71,17 @@ def _in_a_stash(edit: FollowedEdit, repo: RepositoryPaths, holds: Holds) -> bool
 
 def _in_another_worktree(edit: FollowedEdit, repo: RepositoryPaths, holds: Holds) -> bool:
     """Return whether the lines lie uncommitted in another work tree, as after `git stash pop` there."""
-    for other in other_worktrees(repo)[:MOST_PLACES]:
-        if holds(WorkTree(other.root)) and not _holds_at(edit, head_commit(other.root), holds):
-            return True
-    return False
+    roots = [other.root for other in other_worktrees(repo)[:MOST_PLACES]]
+    trees = [tree for root in roots for tree in (WorkTree(root), IndexTree(root))]
+    return any(_is_uncommitted(edit, tree, holds) for tree in trees)
+
+
+def _is_uncommitted(edit: FollowedEdit, tree: WorkTree | IndexTree, holds: Holds) -> bool:
+    return holds(tree) and not _holds_at(edit, head_commit(tree.root), holds)
 
 
 def _on_another_branch(edit: FollowedEdit, repo: RepositoryPaths, holds: Holds) -> bool:
-    """Return whether a branch that HEAD does not contain brought the lines since the edit was made.
+    """Return whether a branch, or another name that HEAD does not contain, brought the lines since the edit.
 
     When HEAD contains the edit's own commit, its history took the lines back, whatever other branches hold.
     """
@@ -72,27 +99,81 @@ def _on_another_branch(edit: FollowedEdit, repo: RepositoryPaths, holds: Holds) 
 
 
 def _tips(edit: FollowedEdit, repo: RepositoryPaths) -> Iterator[str]:
-    """Yield the commits of branches, here and of remotes, and of other work trees, newest first."""
-    form = "--format=%(objectname) %(committerdate:unix)"
-    kinds = ("refs/heads", "refs/remotes", "refs/tags")
-    listed = ask(edit.root, "for-each-ref", "--no-merged=HEAD", "--sort=-committerdate", form, *kinds) or ""
-    tips = dict.fromkeys(
-        commit
-        for commit, _, at in (line.partition(" ") for line in listed.splitlines())
-        if at.isdigit() and int(at) >= int(edit.proposed_at)
-    )
+    """Yield the commits that have a name which HEAD does not contain, and of other work trees, newest first.
+
+    The date of an annotated tag is that of its commit.
+    """
+    form = "--format=%(refname) %(objectname) %(committerdate:unix) %(*objectname) %(*committerdate:unix)"
+    listed = ask(edit.root, "for-each-ref", "--no-merged=HEAD", form) or ""
+    named = [words for words in map(str.split, listed.splitlines()) if not words[0].startswith(AUTOMATIC)]
+    dated = [
+        (int(at), commit) for *_, commit, at in named if at.isdigit() and int(at) >= int(edit.proposed_at)
+    ]
+    tips = dict.fromkeys(commit for _, commit in sorted(dated, key=lambda each: -each[0]))
     yield from list(tips)[:MOST_PLACES]
     detached = [head_of(other) for other in other_worktrees(repo)]
     yield from (commit for commit in detached if not commit.startswith("refs/") and commit not in tips)
 
 
-def _in_a_submodule(edit: FollowedEdit, repo: RepositoryPaths, holds: Holds) -> bool:
-    """Return whether the lines are in a submodule that was added, or moved on, since the edit."""
+def _in_another_repository(edit: FollowedEdit, repo: RepositoryPaths, holds: Holds) -> bool:
+    """Return whether the lines are in a submodule that was added, or moved on, since the edit, or in a
+    repository of its own below this one.
+    """
     tree = WorkTree(edit.root)
-    changed = set(tree.changed(edit.base)) & set(tree.submodules())
-    roots = [f"{repo.root}/{path}" for path in sorted(changed)[:MOST_PLACES]]
+    submodules = set(tree.submodules())
+    changed = [path for path in tree.changed(edit.base) if path in submodules or path.endswith("/")]
+    roots = [f"{repo.root}/{path.rstrip('/')}" for path in sorted(changed)[:MOST_PLACES]]
     inner = [root for root in roots if (found := find_repository(root)) and found.root == root]
     return edit.after is not None and any(holds(WorkTree(root)) for root in inner)
+
+
+def _in_another_form(edit: FollowedEdit, repo: RepositoryPaths, holds: Holds) -> bool:
+    """Return whether the lines are in a notebook or a patch of the work tree."""
+    changed = WorkTree(edit.root).changed(edit.base)
+    return _is_in(edit, [path for path in changed if is_wrapped(path)], holds)
+
+
+def _among_ignored_files(edit: FollowedEdit, repo: RepositoryPaths, holds: Holds) -> bool:
+    """Return whether the lines were moved to files that git ignores, or pasted there, since the edit.
+
+    The copies that builds make are no such place.
+    """
+    own, found = PurePosixPath(edit.path), list[PurePosixPath]()
+    for path in map(PurePosixPath, ignored(edit.root)):
+        if BUILT.isdisjoint(path.parts) and _changed_at(f"{edit.root}/{path}") >= edit.proposed_at:
+            found.append(path)
+    found.sort(key=lambda path: (path.name != own.name, path.suffix != own.suffix, path))
+    return _is_in(edit, [str(path) for path in found[:MOST_IGNORED]], holds)
+
+
+def _is_in(edit: FollowedEdit, paths: list[str], holds: Holds) -> bool:
+    adds = edit.after is not None and any(hunk.b1 < hunk.b2 for hunk in edit.hunks)
+    return adds and bool(paths) and holds(ChosenFiles(edit, paths))
+
+
+class ChosenFiles(WorkTree):
+    """The work tree without the file of an edit, in which these files alone have changed."""
+
+    def __init__(self, edit: FollowedEdit, paths: list[str]) -> None:
+        super().__init__(edit.root)
+        self._own, self._chosen = {edit.path, edit.first_path}, paths
+
+    def read(self, path: str) -> tuple[str | None, str]:
+        return (None, "missing") if path in self._own else super().read(path)
+
+    def changed(self, base: str | None) -> list[str]:
+        return self._chosen
+
+    def renamed(self, base: str | None, path: str) -> str | None:
+        return None
+
+
+def _changed_at(path: str) -> float:
+    """Return when a file was last written, moved or renamed; a file that is gone was never."""
+    try:
+        return os.lstat(path).st_ctime
+    except OSError:
+        return 0.0
 
 
 def _brought(edit: FollowedEdit, began: str | None, parts: list[str], holds: Holds) -> bool:

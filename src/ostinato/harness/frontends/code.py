@@ -70,7 +70,7 @@ async def code(request: CodeRequest, options: Options, console: Console) -> int:
 async def _in_lines(request: CodeRequest, options: Options, console: Console, *, converses: bool) -> int:
     lines, screen = Lines(sys.stdin), Screen(console)
     user: User = TerminalUser(console, lines) if _is_typed() else SilentUser()
-    bench = await Workbench.open(options, user, screen)
+    bench = await Workbench.open(options, user, screen, works=not request.undo)
     _show_notices(bench, screen)
     status = DONE
     try:

@@ -4,6 +4,7 @@ from ostinato.harness.client import GatewayRefused, GatewayUnavailable
 from ostinato.harness.git import GitError
 from ostinato.harness.session_log import LogError
 from ostinato.harness.tools.names import shown
+from ostinato.harness.workspace.undo import named
 from ostinato.harness.workspace.workbench import Workbench
 
 COMMANDS = {
@@ -61,8 +62,11 @@ async def _undo(bench: Workbench) -> str:
     done = await bench.undo()
     if done is None:
         return "nothing to undo"
-    left = [f"left as it is, it was changed since: {shown(path)}" for path in done.left]
-    return "\n".join([*(f"restored {shown(path)}" for path in done.restored), *left]) or "nothing to undo"
+    lines = [] if done.restored or done.left else ["nothing to undo"]
+    lines += [f"restored {shown(path)}" for path in done.restored]
+    lines += [f"left as it is, it was changed since: {shown(path)}" for path in done.left]
+    lines += [f"left as it is, git ignores it: {path}" for path in named(done.ignored)]
+    return "\n".join(lines)
 
 
 def resumed(bench: Workbench) -> str:

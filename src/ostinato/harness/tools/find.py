@@ -35,16 +35,20 @@ SKIPPED = (".git", "__pycache__", "node_modules", ".venv")
 """The directories whose files nobody wrote here."""
 GREP = "grep -anHEZs"
 """The search of files that are known to be text, whatever their encoding."""
-WALKING = "grep -rlIZs " + " ".join(f"--exclude-dir={name}" for name in SKIPPED)
-"""The command that lists text files without git; in the C locale they are git's, those without a NUL."""
+WALKING = "grep -rlZs " + " ".join(f"--exclude-dir={name}" for name in SKIPPED)
+"""The command that lists files without git."""
 GIT = (
     f"env {' '.join(f'{name}={value}' for name, value in QUIET.items())} "
     "git -c safe.directory='*' -c core.fsmonitor=false -c core.excludesFile=/dev/null"
 )
 """The git command; it runs nothing that the repository's settings name and reads no rules of the machine.
 What is missing is not fetched, even if it is a file of attributes: a remote may be a program."""
-TEXTS = "grep --no-recurse-submodules --no-color -lzI -e ''"
-"""The command that lists text files by git; links and submodules are not among them."""
+LISTING = "grep --no-recurse-submodules --no-color -lz"
+"""The command that lists files by git; links and submodules are not among them."""
+TEXT = "-I -e ''"
+"""What lists text files: in the C locale those without a NUL, as git sees them."""
+MARKED = r"""-e "$(printf '^\377\376')" -e "$(printf '^\376\377')" """
+"""The beginnings of files in UTF-16, which every other search takes for binary: they are converted."""
 UNSEEN = " ".join(f"':(exclude,glob)**/{name}/**'" for name in SKIPPED)
 IN_GIT = f"[ -e .git ] && {GIT} rev-parse --is-inside-work-tree >/dev/null 2>&1"
 IGNORED = f"{IN_GIT} && {GIT} ls-files -oiz --exclude-standard --directory 2>/dev/null"
@@ -122,13 +126,22 @@ def _grep_command(pattern: str, path: str, glob: str | None) -> str:
     include = f"--include={shlex.quote(glob)}" if glob else ""
     specs = f"{' '.join(map(shlex.quote, _pathspecs(path, glob)))} {UNSEEN}"
     # git grep --untracked leaves out ignored files even where they are tracked: search them too.
+
+    def listed(of_files: str) -> str:
+        return (
+            f"{{ if ! {{ {IN_GIT}; }}; then LC_ALL=C {WALKING} {include} {of_files} -- {where}; else\n"
+            f"LC_ALL=C {GIT} {LISTING} {of_files} --untracked -- {specs}\n"
+            f"{GIT} ls-files -ciz --exclude-standard -- {specs} |\n"
+            f"LC_ALL=C xargs -0r {GIT} --literal-pathspecs {LISTING} {of_files} --; fi; }}"
+        )
+
     return (
         f"[ -e {where} ] || {{ echo no such file {where}; exit {GREP_FAILED}; }}\n"
-        f"{{ if ! {{ {IN_GIT}; }}; then LC_ALL=C {WALKING} {include} -e '' -- {where}; else\n"
-        f"{GIT} {TEXTS} --untracked -- {specs}\n"
-        f"{GIT} ls-files -ciz --exclude-standard -- {specs} |\n"
-        f"xargs -0r {GIT} --literal-pathspecs {TEXTS} --; fi; }} |\n"
-        f"""xargs -0r sh -c '{GREP} -e "$0" -- "$@"; [ $? -lt {GREP_FAILED} ]' {looked_for}"""
+        f"{listed(TEXT)} |\n"
+        f"""xargs -0r sh -c '{GREP} -e "$0" -- "$@"; [ $? -lt {GREP_FAILED} ]' {looked_for} &&\n"""
+        f"{listed(MARKED)} |\n"
+        f"""xargs -0r sh -c 'for each; do iconv -f UTF-16 -t UTF-8 "./$each" 2>/dev/null |\n"""
+        f"""{GREP} --label="$each" -e "$0" -; done; true' {looked_for}"""
     )
 
 

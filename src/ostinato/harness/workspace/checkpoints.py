@@ -54,6 +54,8 @@ class Restored:
     restored: tuple[str, ...]
     left: tuple[str, ...]
     """The files that someone changed since the call; they stay as they are."""
+    ignored: tuple[str, ...] = ()
+    """The files that git ignores and that were written since the request; they stay as they are."""
 
 
 def place_of(root: Path, home: Path) -> Path:
@@ -193,6 +195,12 @@ class Checkpoints:
         tree.finish()
         return Restored(restored=tuple(path for path in change if path not in left), left=tuple(left))
 
+    async def ignored_since(self, at: float) -> tuple[str, ...]:
+        """Return the files that git ignores, that no checkpoint keeps and that were written since `at`."""
+        listed = await self._git("ls-files", "--others", "--ignored", "--exclude-standard", "-z")
+        paths = [os.fsdecode(row) for row in listed.split(b"\0")[:-1]]
+        return tuple(path for path in sorted(paths) if _written_at(self.root / path) >= at)
+
     async def unkept(self) -> list[Rule]:
         """Return rules that keep edits out of repositories within this one: they cannot be put into a
         checkpoint.
@@ -238,6 +246,14 @@ class Checkpoints:
             "GIT_INDEX_FILE": str(self._index),
         }
         return await git(self.root, *SETTINGS, *arguments, own=environment, stdin=stdin, accepted=accepted)
+
+
+def _written_at(path: Path) -> float:
+    """Return when a file was last written or moved; a file that is gone was never."""
+    try:
+        return path.lstat().st_ctime
+    except OSError:
+        return 0.0
 
 
 async def _path(root: Path, name: str) -> Path:

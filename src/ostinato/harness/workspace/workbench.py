@@ -134,9 +134,10 @@ class Workbench:
 
     @classmethod
     async def open(
-        cls, options: Options, user: User, screen: Frontend, *, session_id: str = ""
+        cls, options: Options, user: User, screen: Frontend, *, session_id: str = "", works: bool = True
     ) -> "Workbench":
-        """Open a new session, or a named one of this repository.
+        """Open a new session, or a named one of this repository. One that `works` not asks no gateway and
+        starts no server.
 
         Raises GitError without a working tree, ConfigError for unusable rules, LogError, SandboxError.
         """
@@ -149,8 +150,9 @@ class Workbench:
             Spec(repo=root, limits=LIMITS, environment=_environment())
         )
         bench.permissions = Permissions([*rules, *await checkpoints.unkept()], root=str(root))
-        await bench._look()
-        bench._offered = await bench._providers()
+        if works:
+            await bench._look()
+        bench._offered = await bench._providers() if works else Providers()
         bench._employ()
         await bench._see_branch()
         await bench._begin(options.sessions.open(session_id or new_id()))
@@ -203,7 +205,7 @@ class Workbench:
     async def undo(self) -> Restored | None:
         """Take back the changes of the last prompt; None when nothing is left to undo."""
         restored = await undo.undo(self.checkpoints, self.conversation)
-        if restored is not None and self.conversation.messages:
+        if restored is not None and (restored.restored or restored.left) and self.conversation.messages:
             await self.post(SignalKind.EDIT_REVERTED, 1.0, f"undo-{len(self.conversation.messages)}")
         return restored
 
@@ -341,6 +343,8 @@ class Workbench:
         The same `name` makes it the same signal when posted again.
         """
         session_id = self.conversation.session_id
+        if not self._options.key:
+            return  # only an undo begins without one
         signal = Signal(
             session_id=session_id,
             kind=kind,

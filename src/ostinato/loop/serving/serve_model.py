@@ -40,6 +40,10 @@ class ServeModelError(ValueError):
     """The settings do not say what is to be served."""
 
 
+RESPONDS_S = 5.0
+"""The seconds within which an engine that is there responds to a request for its models."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeModelConfig:
     """What is served, and where it is recorded.
@@ -91,6 +95,7 @@ async def serve_model(config: ServeModelConfig, console: Console) -> int:
     Raises ServeModelError when the model cannot be found, OwnedError when another process serves from the
     folder, and ServiceError, with its reason, when an engine or the gateway does not start.
     """
+    await _check_there(config.engines)
     checkpoint = await asyncio.to_thread(find_model, config.model, tokenizer_only=bool(config.engines))
     made = [each for each in (config.directory, *config.directory.parents) if not each.exists()]
     with ExitStack() as unserved, owned(config.directory, "serve") as run:
@@ -181,6 +186,20 @@ def _remove(folders: Sequence[Path]) -> None:
     with suppress(OSError):  # somebody else has put something there meanwhile
         for folder in folders[1:]:
             folder.rmdir()
+
+
+async def _check_there(engines: Sequence[str]) -> None:
+    """Raise ServeModelError for an engine at whose address nothing responds, before a model is looked for."""
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=RESPONDS_S)) as http:
+        for url in engines:
+            try:
+                async with http.get(f"{url}/v1/models"):
+                    pass
+            except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+                raise ServeModelError(
+                    f"--engine {url}: nothing responds there ({str(error) or type(error).__name__}): start "
+                    "the engine, or correct the address"
+                ) from error
 
 
 def find_model(model: str, *, tokenizer_only: bool = False) -> Path:

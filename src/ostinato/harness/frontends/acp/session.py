@@ -25,6 +25,7 @@ from ostinato.harness.permissions.rules import Action, Permissions, Rule
 from ostinato.harness.session_log import LogEvent
 from ostinato.harness.tools.names import shown
 from ostinato.harness.users import PermissionRequest
+from ostinato.harness.workspace.undo import named
 from ostinato.harness.workspace.workbench import Options, Workbench
 from ostinato.types import Ending, SignalKind
 
@@ -227,6 +228,7 @@ class EditorSession:
             self.updates.say("nothing to undo")
         else:
             left = f"; changed since, so left: {', '.join(map(shown, done.left))}" if done.left else ""
+            left += f"; ignored by git, so left: {', '.join(named(done.ignored))}" if done.ignored else ""
             self.updates.say(f"undone: {', '.join(map(shown, done.restored)) or 'nothing'}{left}")
         await self.updates.flush()
         return "end_turn"
