@@ -120,11 +120,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.collect is not None:
         print(json.dumps(collect(options.collect)))
         return 0
-    base = measured(FIRST)["peak_mib"]
-    rows = [measured(sessions) for sessions in options.sessions]
-    for row in rows:
+    base, rows = measured(FIRST)["peak_mib"], []
+    for sessions in options.sessions:
+        row = measured(sessions)
         row["us_a_session"] = 1e6 * row["cpu_s"] / row["sessions"]
         row["grown_mib"] = row["peak_mib"] - base
+        print(json.dumps(row), file=sys.stderr, flush=True)  # a long record takes long
+        rows.append(row)
     names = ("sessions", "us_a_session", "grown_mib", "cpu_s", "write_cpu_s")
     table(names, [[f"{row[name]:,.0f}" for name in names] for row in rows])
     costs = [row["us_a_session"] for row in rows]
