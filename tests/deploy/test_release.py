@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import log
 from pathlib import Path
 from random import Random
 
@@ -10,7 +11,7 @@ import pytest
 from ostinato.deploy.budget import next_alpha
 from ostinato.deploy.control import CycleControl, say
 from ostinato.deploy.release import BEFORE_SPLIT, ReleasePlan, end, guard, plan_of, widen
-from ostinato.deploy.terms import Trial, TrialSession
+from ostinato.deploy.terms import Attendance, Trial, TrialSession
 from ostinato.deploy.traffic import promoted, restored
 from ostinato.gateway.arms import assign
 from ostinato.store import Store
@@ -104,6 +105,35 @@ def test_harm_shows_before_any_reward_is_settled(harm: str) -> None:
         for user in range(200)
     ]
     assert guard(7, PLAN.trial_of(0), ended, [], {}).decision is Decision.ROLL_BACK
+
+
+def came(leave: float, seed: int) -> Verdict:
+    """A canary of 400 people, 80 of them on the challenger, where they leave after a session with a chance of
+    0.05, with the challenger of `leave`; nothing else differs."""
+    rng, sessions, attendance = Random(seed), [], []
+    for number in range(400):
+        arm, chance = ("challenger", leave) if number % 5 == 0 else ("champion", 0.05)
+        times, keen = 0, rng.choice((2, 4, 12))
+        while times < keen:
+            times += 1
+            at, worth = rng.random(), rng.gauss(0.5, 0.3)
+            harms = {"complaints": float(rng.random() < 0.05), "failed": 0.0}
+            sessions.append(
+                TrialSession(arm=arm, user=str(number), at=at, value=worth, tokens=10.0, harms=harms)
+            )
+            if rng.random() < chance:
+                break
+        attendance.append(Attendance(arm=arm, user=str(number), sessions=times, earlier=keen))
+    plan = plan_of(TRIAL, canary=(0.2, len(sessions)), ramp=(), early={**EARLY, "sessions": log(1.25)})
+    return guard(7, plan.trial_of(0), sessions, sessions, {}, attendance=attendance)
+
+
+def test_people_who_leave_are_seen_by_a_canary() -> None:
+    left = [came(0.3, seed) for seed in range(40)]
+    assert sum(each.decision is Decision.ROLL_BACK for each in left) >= 32
+    assert "guardrail, mean over users: sessions rose by" in left[0].reason
+    equal = [came(0.05, seed).decision for seed in range(40)]
+    assert equal.count(Decision.ROLL_BACK) <= 2
 
 
 def test_few_people_and_people_on_both_arms_are_said() -> None:

@@ -3,7 +3,7 @@
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -11,9 +11,10 @@ from tests.store.builders import session, turn, version
 
 from ostinato.loop.trial import observe
 from ostinato.rewards.live.definition import LIVE
+from ostinato.rollout import collect
 from ostinato.rollout.collect import Collector
 from ostinato.store import Ledger, Stage, Store
-from ostinato.types import Ending, PartState, Sampling, Signal, SignalKind, State, TurnKind
+from ostinato.types import Ending, PartState, Sampling, Signal, SignalKind, State, Turn, TurnKind
 
 LATER = 1e12
 """When every attribution window is over."""
@@ -122,6 +123,41 @@ def test_a_kill_during_a_collection_loses_no_session(
     assert (again.sessions, again.offered) == (4, 4)
     assert {group.prompt for group in Ledger(store).claim(4, 9, 0)} == {f"live/{name}" for name in names}
     assert [len(store.rewards(name)) for name in names] == [1, 1, 1, 1]
+
+
+def test_a_long_record_is_collected_in_batches_each_session_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However the pages fall, all are offered, each is compared with others, and few are held at a time."""
+    names, most = [f"s{i:02}" for i in range(23)], 0
+    for name in names:
+        user = f"u{int(name[1:]) % 5}"
+        store.accounts.set_consent(user=user, granted=True, by=user)
+        kept(store, name, user=user, consent=True)
+    undone = [
+        Signal(session_id=id, kind=SignalKind.EDIT_REVERTED, value=1.0, observed_at=2.0) for id in names[::2]
+    ]
+    store.record([], undone)
+    for name, value in (("COMPARED", 4), ("AT_ONCE", 3), ("PAGE", 5)):
+        monkeypatch.setattr(collect, name, value)
+    read = store.turns_of
+
+    def counted(ids: Iterable[str]) -> dict[str, list[Turn]]:
+        nonlocal most
+        listed = list(ids)
+        most = max(most, len(listed))
+        return read(listed)
+
+    monkeypatch.setattr(store, "turns_of", counted)
+    first = Collector(store, LIVE).harvest(["main"], {}, as_of=LATER)
+    assert (first.sessions, first.offered, first.signals, most) == (23, 23, 35, 3)
+    expected = sum(store.rewards(name)[-1].total for name in names) / 23
+    assert first.mean_reward == pytest.approx(expected)
+    again = Collector(store, LIVE).harvest(["main"], {}, as_of=LATER)
+    assert (again.sessions, again.offered) == (23, 23)
+    groups = Ledger(store).claim(4, 99, 0)
+    assert sorted(group.prompt for group in groups) == [f"live/{name}" for name in names]
+    assert all(group.samples[0].advantage != 0 for group in groups)
 
 
 def test_the_last_word_before_the_claim_fixes_the_reward(store: Store) -> None:

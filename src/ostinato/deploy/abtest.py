@@ -200,7 +200,7 @@ class _Bounds:
         reward, all_sessions, of_busy = _rewards(trial, sessions, before)
         tokens = compare(trial, [(each, each.tokens) for each in sessions], {})
         seen = {name: (rise, fraction) for name, rise in rises(trial, sessions).items()}
-        seen |= {n: (rise, part * fraction) for n, (rise, part) in _absence(trial, attendance).items()}
+        seen |= {n: (rise, part * fraction) for n, (rise, part) in absences(trial, attendance).items()}
         each = trial.harm / 2 / max(1, len(trial.guardrails))
         return cls(
             promoting=interval(reward, trial.level, fraction),
@@ -217,7 +217,7 @@ class _Bounds:
         limits = trial.guardrails
         reward = f"{self.promoting} reward a session, mean over users"
         if violated := [name for name, rise in self.rails.items() if rise.low > limits[name]]:
-            shown = ", ".join(_rise(trial, name, self.rails[name]) for name in violated)
+            shown = ", ".join(rise_words(trial, name, self.rails[name]) for name in violated)
             return Decision.ROLL_BACK, f"guardrail: {shown}; {reward}"
         if self.harming.high < 0:
             return Decision.ROLL_BACK, f"worse: {reward}"
@@ -230,7 +230,7 @@ class _Bounds:
             doubts = [f"{name} {each}" for name, each in others.items() if each.estimate < least]
             for name, rise in self.within.items():
                 if rise.estimate > limits[name] or not math.isfinite(rise.high):  # or it has no estimate
-                    doubts.append(_rise(trial, name, rise))
+                    doubts.append(rise_words(trial, name, rise))
             if doubts:
                 return Decision.HOLD, f"withheld: {reward}, but {', '.join(doubts)}"
         if better:
@@ -243,7 +243,8 @@ class _Bounds:
         return Decision.INCONCLUSIVE, f"not shown to be {trial.claim}: {reward}"
 
 
-def _rise(trial: Trial, name: str, rise: Interval) -> str:
+def rise_words(trial: Trial, name: str, rise: Interval) -> str:
+    """Return a guardrail's rise in words: what rose, by how much, and what was too much."""
     scale = trial.scales.get(name, 1.0)
     above = "" if scale == 1 else f" above {scale:g} times the champion's"
     return f"{name} rose by {rise}{above}, where {trial.guardrails[name]:+.3f} is the limit"
@@ -258,7 +259,7 @@ def rises(trial: Trial, sessions: Sequence[TrialSession]) -> dict[str, Estimate]
     return found
 
 
-def _absence(trial: Trial, attendance: Sequence[Attendance]) -> dict[str, tuple[Estimate, float]]:
+def absences(trial: Trial, attendance: Sequence[Attendance]) -> dict[str, tuple[Estimate, float]]:
     """Return the rise of each guardrail of people, and the part of those who came that it is read from.
 
     "sessions" is the fall of the mean logarithm of a user's sessions, so that a few who work all day do not

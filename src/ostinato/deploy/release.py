@@ -13,9 +13,9 @@ promoting it wrongly: a promotion needs both.
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
-from ostinato.deploy.abtest import compare, grounds, rises
+from ostinato.deploy.abtest import absences, compare, grounds, rise_words, rises
 from ostinato.deploy.statistics import interval
-from ostinato.deploy.terms import Trial, TrialSession
+from ostinato.deploy.terms import Attendance, Trial, TrialSession
 from ostinato.deploy.traffic import shared
 from ostinato.store import Store
 from ostinato.store.releases import Release, ReleaseStage, enter
@@ -99,11 +99,14 @@ def guard(
     ended: Sequence[TrialSession],
     settled: Sequence[TrialSession],
     before: Mapping[str, float],
+    *,
+    attendance: Sequence[Attendance] = (),
 ) -> Verdict:
     """Return ROLL_BACK when a step before the split has shown harm, HOLD when it has not.
 
-    The guardrails are read from all `ended` sessions, whatever their age, and the reward from the `settled`
-    ones, adjusted for the users' means `before` the release. Both bounds hold at every look together.
+    The guardrails are read from all `ended` sessions, whatever their age, those of people from the
+    `attendance` of everybody who came, and the reward from the `settled` ones, adjusted for the users' means
+    `before` the release. All bounds hold at every look together, and are of means over users.
     """
     ended, settled = (sorted(each, key=lambda s: s.at)[: trial.horizon] for each in (ended, settled))
     evidence, problem = grounds(trial, ended)
@@ -114,9 +117,14 @@ def guard(
     fraction = len(ended) / trial.horizon
     each = trial.harm * (1 - REWARD_PART) / max(1, len(trial.guardrails))
     rails = {name: interval(rise, each, fraction) for name, rise in rises(trial, ended).items()}
+    rails |= {
+        name: interval(rise, each, part * fraction)
+        for name, (rise, part) in absences(trial, attendance).items()
+    }
     evidence["rails"] = {name: asdict(rise) for name, rise in rails.items()}
-    if shown := [f"{name} {rise}" for name, rise in rails.items() if rise.low > trial.guardrails[name]]:
-        reason = f"guardrail: {', '.join(shown)}"
+    if beyond := [name for name, rise in rails.items() if rise.low > trial.guardrails[name]]:
+        shown = ", ".join(rise_words(trial, name, rails[name]) for name in beyond)
+        reason = f"guardrail, mean over users: {shown}"
         return Verdict(version=version, decision=Decision.ROLL_BACK, reason=reason, evidence=evidence)
     _, problem = grounds(trial, settled)
     if problem:
@@ -128,7 +136,10 @@ def guard(
     decision = Decision.ROLL_BACK if reward.high < 0 else Decision.HOLD
     word = "worse" if decision is Decision.ROLL_BACK else "no harm shown"
     return Verdict(
-        version=version, decision=decision, reason=f"{word}: {reward} reward a session", evidence=evidence
+        version=version,
+        decision=decision,
+        reason=f"{word}: {reward} reward a session, mean over users",
+        evidence=evidence,
     )
 
 

@@ -6,19 +6,33 @@ people's sessions of the same stratum (the kind of request), and no person has m
 A session is collected when it is offered, and that is one transaction: before it nothing is reserved, so a
 kill at any point leaves sessions that the next collection takes. A signal that arrives between the scoring of
 a session and the trainer's claim makes the ledger return it, and the next collection scores it anew.
+
+However long the record is, the tokens of a few sessions are in memory at a time, and what is known of at most
+twice `COMPARED` sessions: that many are compared with each other, in the order of their ids.
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
+from itertools import islice
+from typing import TypeVar
 
 from ostinato.rewards.live.definition import LiveDefinition
 from ostinato.rollout.credit import Credited, LiveCredit, credit_live, samples, score_live
 from ostinato.store import Ledger, Phase, Stage, Store
 from ostinato.store.definitions import keep_definition
-from ostinato.types import Ending, Group, Session, Source, State, new_id
+from ostinato.store.pages import ended_sessions
+from ostinato.types import Ending, Group, Session, State, new_id
 
+COMPARED = 10_000
+"""The sessions that are compared with each other, and in which no person has more than a share, where there
+are so many."""
+AT_ONCE = 200
+"""The sessions whose tokens are in memory at a time."""
+PAGE = 2_000
+"""The sessions of the record that are read by one query."""
+T = TypeVar("T")
 Known = tuple[str, Phase | None]
 """The prompt of a live session, and its phase in the ledger."""
 
@@ -53,9 +67,17 @@ class Harvest:
             said += f"; {self.too_old} are too old to learn from"
         return said + (f"; {self.withheld} are withheld for want of consent" if self.withheld else "")
 
+    def __add__(self, other: "Harvest") -> "Harvest":
+        """Return the sum of all figures."""
+        ours, theirs = (asdict(each) for each in (self, other))
+        return Harvest(**{name: value + theirs[name] for name, value in ours.items()})
+
 
 def _length(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h" if seconds < 2 * 86_400 else f"{seconds / 86_400:.1f} days"
+
+
+NOTHING = Harvest(sessions=0, signals=0, offered=0, censored=0, untrainable=0, withheld=0, mean_reward=0.0)
 
 
 def await_collection(store: Store, sessions: Sequence[Session]) -> None:
@@ -110,35 +132,61 @@ class Collector:
         burst of one person's would be all theirs.
         """
         self._ledger.reopen()
-        prompts = self._uncollected(arms)
+        harvest, rewards, ages = NOTHING, 0.0, list[float]()
+        for prompts in self._batches(arms):
+            more, earned, aged = self._collect(prompts, stratum_of, as_of, unheard)
+            harvest, rewards, ages = harvest + more, rewards + earned, ages + aged
+        return replace(
+            harvest,
+            mean_reward=rewards / max(1, harvest.offered + harvest.untrainable),
+            mean_age_s=sum(ages) / max(1, len(ages)),
+            oldest_age_s=max(ages, default=0.0),
+        )
+
+    def _collect(
+        self,
+        prompts: Mapping[Session, Known],
+        stratum_of: Mapping[str, str],
+        as_of: float,
+        unheard: Collection[str],
+    ) -> tuple[Harvest, float, list[float]]:
+        """Collect sessions that are compared with each other; return the figures, the sum of the rewards of
+        those that were ready, and the age in seconds of each that waits for the trainer now.
+        """
         given, withheld = self._split(prompts)
-        scored, too_old = self._young(score_live(self._store, self._definition, given, as_of=as_of))
         waits = {session.id for session, (_, phase) in prompts.items() if phase is Phase.OFFERED}
-        self._store.add_rewards(each.reward for each in scored if each.session.id not in waits)
+        pieces = (
+            score_live(self._store, self._definition, some, as_of=as_of, kept=waits)
+            for some in _pieces(given, AT_ONCE)
+        )
+        scored, too_old = self._young([one for some in pieces for one in some])
         asked_again = set(unheard) - waits
         ripe = [each for each in scored if each.settled and each.session.id not in asked_again]
         ripe.sort(key=lambda each: sha256(each.session.id.encode()).digest())
         taken_up = {each.session.id for each in ripe}
         self._wait([each for each in scored if each.session.id not in taken_up], prompts)
         strata = [stratum_of.get(each.session.task_id or each.session.id, "") for each in ripe]
-        credited_all = credit_live(ripe, strata, self._person_share)
-        taken = [
-            each.session.id in waits or self._offer(each, credited, prompts[each.session][0], stratum)
-            for each, credited, stratum in zip(ripe, credited_all, strata, strict=True)
-        ]
-        ages = [self._age_s(each) for each, is_taken in zip(ripe, taken, strict=True) if is_taken]
-        return Harvest(
+        credited = credit_live(ripe, strata, self._person_share)
+        taken = {each.session.id for each in ripe} & waits
+        new = [pair for pair in zip(ripe, credited, strata, strict=True) if pair[0].session.id not in waits]
+        for some in _pieces(new, AT_ONCE):
+            turns = self._store.turns_of([each.session.id for each, _, _ in some])
+            for each, one, stratum in some:
+                whole = replace(one, turns=turns.get(each.session.id, []))
+                if self._offer(each, whole, prompts[each.session][0], stratum):
+                    taken.add(each.session.id)
+        figures = Harvest(
             sessions=len(given),
-            signals=sum(len(each.signals) for each in scored),
-            offered=sum(taken),
+            signals=sum(each.signals for each in scored),
+            offered=len(taken),
             censored=len(scored) - len(ripe),
-            untrainable=len(taken) - sum(taken),
+            untrainable=len(ripe) - len(taken),
             withheld=len(withheld),
-            mean_reward=sum(each.reward.total for each in ripe) / max(1, len(ripe)),
+            mean_reward=0.0,
             too_old=too_old,
-            mean_age_s=sum(ages) / max(1, len(ages)),
-            oldest_age_s=max(ages, default=0.0),
         )
+        ages = [self._age_s(each) for each in ripe if each.session.id in taken]
+        return figures, sum(each.reward for each in ripe), ages
 
     def _young(self, scored: Sequence[LiveCredit]) -> tuple[list[LiveCredit], int]:
         """Return the sessions that are not too old, and the number of the others, which are given up."""
@@ -149,16 +197,24 @@ class Collector:
 
     def _age_s(self, one: LiveCredit) -> float:
         """Return the time since the last turn of a session, by the clock of the record."""
-        ended = max((turn.started_at + turn.latency_s for turn in one.turns), default=one.session.started_at)
-        return self._store.now() - ended
+        return self._store.now() - one.ended_at
 
-    def _uncollected(self, arms: Sequence[str]) -> dict[Session, Known]:
-        """Return the ended sessions whose prompt is not at its end, with the prompt and its phase.
+    def _batches(self, arms: Sequence[str]) -> Iterator[dict[Session, Known]]:
+        """Yield the sessions to collect, at least `COMPARED` at a time where there are so many."""
+        waiting: dict[Session, Known] = {}
+        for page in ended_sessions(self._store, arms, PAGE):
+            waiting |= self._uncollected(page)
+            if len(waiting) >= 2 * COMPARED:
+                yield dict(islice(waiting.items(), COMPARED))
+                waiting = dict(islice(waiting.items(), COMPARED, None))
+        yield waiting
+
+    def _uncollected(self, ended: Sequence[Session]) -> dict[Session, Known]:
+        """Return those of ended sessions whose prompt is not at its end, with the prompt and its phase.
 
         Turns that came after the end of a prompt are accounted as too late, and sessions that our own failure
         ended as void.
         """
-        ended = [s for arm in arms for s in self._store.sessions(source=Source.LIVE, arm=arm, ended=True)]
         ours = [session for session in ended if session.ending is not Ending.INFRASTRUCTURE]
         void = [session.id for session in ended if session.ending is Ending.INFRASTRUCTURE]
         self._ledger.account_sessions(void, State.VOID)
@@ -196,9 +252,13 @@ class Collector:
             id=new_id(),
             prompt=prompt,
             samples=tuple(rows),
-            rewards=(one.reward.total,),
+            rewards=(one.reward,),
             kind=kind,
             person=credited.person,
             weight=credited.weight,
         )
-        return self._ledger.offer(group, stage=Stage.LIVE, facts=len(one.turns) + len(one.signals))
+        return self._ledger.offer(group, stage=Stage.LIVE, facts=one.turns + one.signals)
+
+
+def _pieces(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    return (items[start : start + size] for start in range(0, len(items), size))

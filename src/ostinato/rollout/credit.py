@@ -6,7 +6,7 @@ compared with the others of its stratum. Turns and signals of all sessions are r
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
 
@@ -18,7 +18,7 @@ from ostinato.train.objective.group import Baseline, above_the_others
 from ostinato.train.objective.influence import person_advantages, person_weights
 from ostinato.train.objective.tree import tree_advantages
 from ostinato.train.samples import UntrainableError, samples_of, trainable
-from ostinato.types import Reward, Sample, Session, Signal, State, Turn
+from ostinato.types import Sample, Session, State, Turn
 
 log = logging.getLogger(__name__)
 
@@ -66,16 +66,21 @@ class Credited:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveCredit:
-    """A live session with everything that its reward was read from."""
+    """A live session with what its reward came to. Its tokens are not held: there may be many sessions."""
 
     session: Session
-    turns: Sequence[Turn]
-    signals: Sequence[Signal]
-    reward: Reward
+    turns: int
+    signals: int
+    """The numbers of turns and signals that its reward was read from."""
+    reward: float
     settled: bool
     """True when it can be trained on: its window is over, and it does not wait to be mature."""
     worth: float
     """What it is worth to the trainer: its reward, corrected for what the window could not show."""
+    has_samples: bool
+    """True when something of it can be trained on."""
+    ended_at: float
+    """The end of its last turn, in seconds since the epoch."""
 
 
 def credit_group(
@@ -122,26 +127,37 @@ def _advantages(
 
 
 def score_live(
-    store: Store, definition: LiveDefinition, sessions: Sequence[Session], *, as_of: float
+    store: Store,
+    definition: LiveDefinition,
+    sessions: Sequence[Session],
+    *,
+    as_of: float,
+    kept: Collection[str] = (),
 ) -> list[LiveCredit]:
-    """Score ended live sessions by what is known of them at `as_of`, in seconds since the epoch."""
+    """Score ended live sessions by what is known of them at `as_of`, in seconds since the epoch, and record
+    the rewards; those of the sessions `kept` are left as they are.
+    """
     ids = [session.id for session in sessions]
     turns_of, signals_of = store.turns_of(ids), store.signals_of(ids)
-    scored = []
+    scored, rewards = [], []
     for session in sessions:
         turns, signals = turns_of.get(session.id, []), signals_of.get(session.id, [])
         ripe = definition.ripe(session.id, turns, signals, as_of=as_of)
         reward = ripe[0] if ripe else definition.score(session.id, turns, signals, as_of=as_of)
+        rewards += [reward] if session.id not in kept else []
         scored.append(
             LiveCredit(
                 session=session,
-                turns=turns,
-                signals=signals,
-                reward=reward,
+                turns=len(turns),
+                signals=len(signals),
+                reward=reward.total,
                 settled=ripe is not None,
                 worth=ripe[1] if ripe else reward.total,
+                has_samples=_has_samples(turns),
+                ended_at=max((t.started_at + t.latency_s for t in turns), default=session.started_at),
             )
         )
+    store.add_rewards(rewards)
     return scored
 
 
@@ -152,21 +168,21 @@ def credit_live(
 
     Nobody's sessions weigh more than `person_share` of all together; `train.objective.influence` has the
     bound. Sessions that cannot be trained on are in no baseline and have no weight, else they would raise
-    everybody's share of what is trained; their advantage is 0.
+    everybody's share of what is trained; their advantage is 0. The turns are the caller's to add.
     """
-    learnt = [(each, stratum) for each, stratum in zip(scored, strata, strict=True) if _has_samples(each)]
+    learnt = [(each, stratum) for each, stratum in zip(scored, strata, strict=True) if each.has_samples]
     people = _people([each.session for each, _ in learnt])
     weights = person_weights(people, person_share)
     rewards = [each.worth for each, _ in learnt]
     advantages = person_advantages(rewards, people, [stratum for _, stratum in learnt], weights)
     credited = {
         each.session.id: Credited(
-            session_id=each.session.id, turns=each.turns, advantage=float(a), person=person, weight=float(w)
+            session_id=each.session.id, turns=(), advantage=float(a), person=person, weight=float(w)
         )
         for (each, _), person, a, w in zip(learnt, people, advantages, weights, strict=True)
     }
     return [
-        credited.get(each.session.id) or Credited(session_id=each.session.id, turns=each.turns, advantage=0.0)
+        credited.get(each.session.id) or Credited(session_id=each.session.id, turns=(), advantage=0.0)
         for each in scored
     ]
 
@@ -180,10 +196,10 @@ def _people(sessions: Sequence[Session]) -> list[str]:
     return [first.setdefault((each.organisation, each.user), each.id) for each in sessions]
 
 
-def _has_samples(one: LiveCredit) -> bool:
+def _has_samples(turns: Sequence[Turn]) -> bool:
     """Return whether anything of a session can be trained on."""
     try:
-        return bool(samples_of(trainable(one.turns)[0], 0.0))
+        return bool(samples_of(trainable(turns)[0], 0.0))
     except UntrainableError:
         return False
 

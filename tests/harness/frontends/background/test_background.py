@@ -25,6 +25,7 @@ from ostinato.gateway.access.keys import hash_key
 from ostinato.gateway.conversation_cache import ConversationCache
 from ostinato.gateway.recorder import Recorder
 from ostinato.gateway.signals.endings import IDLE_S, SessionEndings
+from ostinato.harness.frontends.background.run import TESTING
 from ostinato.harness.frontends.background.tasks import BackgroundTasks, TaskState, cause_of_death
 from ostinato.harness.profiles.prompt import SYSTEM
 from ostinato.harness.tools.definitions import TOOLS
@@ -255,3 +256,13 @@ async def test_a_key_without_feedback_is_said_in_its_text(
     store.add_key(hash_key("mute"), "bob", "use")
     await desk.begin(key="mute")
     assert "does not take what became of this session" in await desk.run("background", "follow")
+
+
+@pytest.mark.parametrize(
+    ("command", "tests"),
+    [("pytest -q", True), ("make check", True), ("python tests/run.py", True), ("npm test", True),
+     ("git checkout .", False), ("ls latest", False), ("cat contest.py", False),
+     ("python test_calc.py", True)],
+)  # fmt: skip
+def test_a_command_that_tests_the_work_is_told_from_others(command: str, tests: bool) -> None:
+    assert bool(TESTING.search(command)) is tests

@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -115,13 +116,16 @@ def follow(options: argparse.Namespace) -> int:
 
 def stop(options: argparse.Namespace) -> int:
     """Stop a task, and wait until its process is over."""
-    from ostinato.harness.frontends.background.tasks import TaskState
+    from ostinato.harness.frontends.background.tasks import TaskState, boot_id
 
     found = _meant(options.id)
     if found.state is not TaskState.WORKING:
         return _refuse(f"background task {found.task.id} does not work any more: it is {_state(found)}")
+    if found.task.boot != boot_id():
+        return _refuse(f"background task {found.task.id} works on another machine: stop it there")
     found.tasks.ask_to_stop(found.task.id)
-    os.kill(found.task.pid, signal.SIGTERM)
+    with suppress(ProcessLookupError):  # it has just ended
+        os.kill(found.task.pid, signal.SIGTERM)
     while found.tasks.state(found.task) is TaskState.WORKING:
         time.sleep(POLL_S)
     _say(_described(_meant(found.task.id)))

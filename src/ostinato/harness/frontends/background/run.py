@@ -44,7 +44,9 @@ MAX_TURNS = 1_000
 PATIENCE_S = 3_600.0
 """The seconds for which a task waits for a gateway that is away: nobody waits for the task."""
 WIDTH = 120
-TESTING = re.compile(r"\b(\w*tests?\w*|check\w*|tox|nox|r?spec)\b", re.IGNORECASE)
+TESTING = re.compile(
+    r"(?<![a-z])((py|unit|c|vi|doc)?tests?|checks?|jest|tox|nox|r?spec)(?![a-z])", re.IGNORECASE
+)
 """The words by which a command tests the work."""
 FAILED_LINE = re.compile(r"\[exit code \d+.*\]")
 STOPPED = "stopped by `ostinato background stop`"
