@@ -225,8 +225,22 @@ def test_a_version_known_with_other_weights_trains_nothing(recorded: Store, ledg
 def test_training_twice_is_counted_even_if_only_a_batch_shows_it(recorded: Store, ledger: Ledger) -> None:
     ledger.offer(group("a", turns=(0,)))
     ledger.commit(version(4, "a"))
-    recorded.add_version(version(5, "a"))
+    recorded.add_version(version(5, "a", parent=4))
     assert ledger.trained_twice() == 1
+
+
+def test_what_a_superseded_candidate_learnt_can_be_learnt_again_once(recorded: Store, ledger: Ledger) -> None:
+    """Two versions of one parent share no weights; a candidate that stays keeps what it learnt."""
+    first, again = group("a", turns=(0,)), group("again", turns=(0,))
+    ledger.offer(first, stage=Stage.LIVE)
+    ledger.claim(4, 1, 0)
+    ledger.commit(version(4, "a", parent=3))
+    assert ledger.give_back(4, 3) == 1 and phase(recorded, first.prompt)[0] == Phase.RESERVED
+    assert ledger.give_back(4, 3) == ledger.unended() == 0
+    ledger.offer(replace(again, prompt=first.prompt), stage=Stage.LIVE)
+    ledger.commit(version(6, "again", parent=3))
+    assert ledger.give_back(4, 3) == 0 and phase(recorded, first.prompt)[0] == Phase.TRAINED
+    assert ledger.trained_twice() == 0
 
 
 def test_a_store_is_the_record_of_one_chain(ledger: Ledger) -> None:
@@ -345,7 +359,8 @@ def test_every_phase_is_entered_and_left_as_drawn(store: Store, ledger: Ledger) 
                 with pytest.raises(LedgerError), store.database.write() as connection:
                     move(connection, [prompt], after)
             assert phase(store, prompt)[0] == (after if allowed else before)
-            assert not allowed or after is Phase.TRAINED or before not in ENDS
+            given_back = (before, after) == (Phase.TRAINED, Phase.RESERVED)
+            assert not allowed or after is Phase.TRAINED or before not in ENDS or given_back
 
 
 class Training(RuleBasedStateMachine):
