@@ -19,6 +19,7 @@ from ostinato.loop.stages.follow_ups import read_follow_ups
 from ostinato.loop.stages.late import LateFacts
 from ostinato.loop.trial import (
     alarms_in,
+    attended,
     heard,
     held,
     judged,
@@ -181,7 +182,8 @@ class Releasing:
         sessions = [session for session in ended if session.started_at <= at]
         self._observations = observe(store, definition, sessions, as_of)
         told = heard(store, definition, sessions, as_of)
-        self._verdict = guard(self._candidate, trial, told, self._observations, habits)
+        came = attended(store, trial, since, as_of)
+        self._verdict = guard(self._candidate, trial, told, self._observations, habits, attendance=came)
         return self._is_over(self._verdict)
 
     @property

@@ -77,8 +77,7 @@ def planned(live: LiveConfig, experiment: str, alpha: float, chain: str = FIRST_
         challenger=CHALLENGER,
     )
     canary = live.canary_share, live.canary_sessions
-    early = {name: limit for name, limit in GUARDRAILS.items() if name not in PEOPLE} | {"failed": FAILED}
-    return plan_of(terms, canary=canary, ramp=live.ramp, early=early)
+    return plan_of(terms, canary=canary, ramp=live.ramp, early=guardrails | {"failed": FAILED})
 
 
 def log_terms(
