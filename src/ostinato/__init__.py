@@ -5,7 +5,6 @@ asked for, so that `import ostinato` costs nothing.
 """
 
 from importlib import import_module
-from typing import Any
 
 __version__ = "0.1.0"
 
@@ -39,7 +38,7 @@ ROOMS = {
 _ROOM_OF = {name: room for room, names in ROOMS.items() for name in names}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _ROOM_OF:
         raise AttributeError(f"module 'ostinato' has no attribute {name!r}")
     return getattr(import_module(f"ostinato.{_ROOM_OF[name]}"), name)

@@ -165,7 +165,8 @@ def patched(data: bytes, rng: Random) -> tuple[dict[str, object], bytes | None]:
         out += [*lines[done : places[0]], *here[drop:], *new]
         done = places[0] + len(old)
     result = [*out, *lines[done:]]
-    whole = newline.join(result) + newline if closed and result else newline.join(result).removesuffix(usual)
+    ended = closed or result[-1:] in ([b""], [usual])  # a blank last line is nothing but its newline
+    whole = newline.join(result) + newline if ended and result else newline.join(result).removesuffix(usual)
     return {"patch": "\n".join([*text, "*** End Patch"])}, bom + whole if fits else None
 
 

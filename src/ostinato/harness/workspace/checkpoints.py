@@ -24,6 +24,7 @@ from ostinato.harness.conversation import Call, Edit
 from ostinato.harness.git import GitError, git, locate
 from ostinato.harness.permissions import patterns
 from ostinato.harness.permissions.rules import Action, Rule, touched
+from ostinato.harness.tools.find import SKIPPED
 from ostinato.harness.workspace.restoring import Restoring
 from ostinato.harness.workspace.versions import (
     NOTHING,
@@ -196,9 +197,13 @@ class Checkpoints:
         return Restored(restored=tuple(path for path in change if path not in left), left=tuple(left))
 
     async def ignored_since(self, at: float) -> tuple[str, ...]:
-        """Return the files that git ignores, that no checkpoint keeps and that were written since `at`."""
+        """Return the files that git ignores, that no checkpoint keeps and that were written since `at`.
+
+        What nobody writes by hand, as in `__pycache__`, is not among them.
+        """
         listed = await self._git("ls-files", "--others", "--ignored", "--exclude-standard", "-z")
         paths = [os.fsdecode(row) for row in listed.split(b"\0")[:-1]]
+        paths = [path for path in paths if not {*SKIPPED}.intersection(path.split("/"))]
         return tuple(path for path in sorted(paths) if _written_at(self.root / path) >= at)
 
     async def unkept(self) -> list[Rule]:
