@@ -23,7 +23,7 @@ def python(program: str, folder: Path, **environment: str) -> subprocess.Complet
     return subprocess.run(
         [sys.executable, "-P", "-c", program],
         cwd=folder,
-        env={**os.environ, **environment},
+        env={**os.environ, "XDG_CONFIG_HOME": str(folder / "config"), **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -148,6 +148,8 @@ def test_a_settings_file_names_plugins_beside_it(tmp_path: Path) -> None:
     )
     (tmp_path / "run.toml").write_text('use = ["my_team.py"]\n[live]\nreward = "live.toml"\n')
     program = f"""
+import ostinato
+ostinato.use({str(tmp_path / "my_team.py")!r})
 from pathlib import Path
 from ostinato.config import dump, load
 from ostinato.loop.config import RunConfig
@@ -167,6 +169,27 @@ print(definition.hash())
     assert python(program, elsewhere).stdout != first.stdout
     (tmp_path / "run.toml").write_text("use = 'my_team.py'\n")
     assert "write a list of plug-ins" in python(program, elsewhere).stderr
+
+
+def test_settings_of_a_stranger_load_nothing(tmp_path: Path) -> None:
+    """Such as those of a run folder in a repository that somebody else wrote."""
+    (tmp_path / "my_team.py").write_text(f"{FACT}\nopen('loaded', 'a')\n")
+    folder = tmp_path / "runs" / "demo"
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text(f"use = ['{tmp_path / 'my_team.py'}']\n")
+    reading = f"""
+from pathlib import Path
+from ostinato.config import load
+from ostinato.loop.config import RunConfig
+load(RunConfig, Path({str(folder / "config.toml")!r}))
+"""
+    refused = python(reading, tmp_path)
+    assert refused.returncode and not (tmp_path / "loaded").exists()
+    assert "which you have not used before" in refused.stderr
+    assert "ostinato --use" in refused.stderr
+    assert python("import ostinato; ostinato.use('my_team.py')", tmp_path).returncode == 0
+    assert python(reading, tmp_path).returncode == 0
+    assert (tmp_path / "config" / "ostinato" / "plugins").read_text() == f"{tmp_path / 'my_team.py'}\n"
 
 
 BROKEN = """

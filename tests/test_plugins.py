@@ -4,6 +4,7 @@ Covers __init__.py and the doors of the rooms that it names.
 """
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 USES = {
     "live_fact": """
+o.use(str(folder / "live_fact.py"))
 from ostinato.rewards.live.definition import LIVE, read_definition
 definition = read_definition(folder / "live_fact.toml")
 assert definition.hash() != replace(definition, parts={"kept": definition.parts["kept"]}).hash()
@@ -24,6 +26,7 @@ parts = {part.name: part for part in definition.score("s", [turn()], green).part
 assert parts["ci_green"].value == 0.5 and parts["ci_green"].evidence == (green[-1].id,)
 """,
     "fault": """
+o.use(str(folder / "fault.py"))
 from ostinato.rewards.practice.definition import PracticeReward, read_practice_definition
 reward = PracticeReward(read_practice_definition(folder / "fault.toml"), renderer())
 turns = session((call("bash", command="db 'SELECT * FROM t'"), ["1"]), ("done", []))
@@ -140,7 +143,8 @@ from tests.rewards.builders import call, renderer, session, signal, turn
 def test_an_example_does_what_its_page_says_from_an_empty_folder(path: Path, tmp_path: Path) -> None:
     program = COMMON + USES[path.stem]
     command = [sys.executable, "-P", "-c", program, str(path.parent), str(ROOT)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    own = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path / "config")}
+    done = subprocess.run(command, cwd=tmp_path, env=own, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert len(path.read_text().splitlines()) <= 30
 

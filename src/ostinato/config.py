@@ -198,7 +198,8 @@ def _use(schema: type[Any], tree: dict[str, Any], path: Path | None) -> None:
     if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
         raise ConfigError(f'{path}: use is {names!r}: write a list of plug-ins, such as ["my_team.py"]')
     try:
-        plugins = [extend.use(each, beside=Path() if path is None else path.parent) for each in names]
+        folder = Path() if path is None else path.parent
+        plugins = [extend.use(each, beside=folder, by=str(path)) for each in names]
     except extend.PluginError as error:
         raise ConfigError(f"{path}: {error}") from error
     if plugins and "use" in _names(schema):

@@ -8,8 +8,9 @@
       ─► child processes inherit the list with the hash of each source, and refuse another
 
 A plug-in is a Python file or a package beside the file that names it, or an entry point of the group
-`ostinato` of an installed package. Nothing is loaded that no file and no flag names: a repository that the
-agent works in, or a package that is merely installed, adds nothing.
+`ostinato` of an installed package. Nothing is loaded that no file and no flag names. A file of settings may
+lie in a repository that a stranger wrote, as a run folder below it may: what it names is loaded only where
+this person has named the plug-in before, by a flag or from Python.
 """
 
 import ctypes
@@ -22,7 +23,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -119,11 +120,12 @@ def digests(registry: Registry[Any], names: Sequence[str]) -> dict[str, str]:
     return {name: digest for name in names if name in registry and (digest := registry.digest(name))}
 
 
-def use(name: str, *, beside: Path = Path()) -> Plugin:
+def use(name: str, *, beside: Path = Path(), by: str = "") -> Plugin:
     """Load a plug-in, once, and let the child processes of this one load it too; return it.
 
-    `beside` is the folder that a file or package is looked for in. Raises PluginError for one that is not
-    there or fails, of which nothing stays registered.
+    `beside` is the folder that a file or package is looked for in; `by` is the file of settings that names
+    it, empty for a person, who thereby allows it for good. Raises PluginError for one that is not allowed, is not
+    there, or fails, of which nothing stays registered.
     """
     from importlib.metadata import entry_points  # takes as long as the rest of `--version`
 
@@ -132,6 +134,8 @@ def use(name: str, *, beside: Path = Path()) -> Plugin:
     key = name if path is None else str(path)
     if key in _loaded:
         return _loaded[key]
+    if path is not None:
+        _allow(path, by)
     files = _files(path, name if entry is None else entry.module)
     plugin = Plugin(name=key, files=files, digest=_digest(files))
     _loading.append(plugin)
@@ -155,10 +159,32 @@ def use(name: str, *, beside: Path = Path()) -> Plugin:
     return plugin
 
 
+def allowed() -> Path:
+    """Return the file that lists the plug-ins which this person has named, a path a line."""
+    home = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
+    return Path(home) / "ostinato" / "plugins"
+
+
+def _allow(path: Path, by: str) -> None:
+    listed = allowed()
+    known = listed.read_text().splitlines() if listed.is_file() else []
+    if str(path) in known:
+        return
+    if by:
+        raise PluginError(
+            f"{by} names the plug-in {path}, which you have not used before: it would run with your rights. "
+            f"Read it, and name it once yourself: ostinato --use {path} COMMAND"
+        )
+    with suppress(OSError):  # a home that cannot be written to remembers nothing
+        listed.parent.mkdir(parents=True, exist_ok=True)
+        with listed.open("a") as out:
+            out.write(f"{path}\n")
+
+
 def inherit() -> None:
     """Load the plug-ins of the process that started this one; raises PluginError for a changed one."""
     for name, digest in json.loads(os.environ.get(INHERITED, "[]")):
-        plugin = use(name)
+        plugin = use(name)  # that process was allowed to
         if plugin.digest != digest:
             raise PluginError(
                 f"{name} was changed while what uses it is running, whose processes would not agree on what "

@@ -41,7 +41,10 @@ def ostinato(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.deep
-def test_a_tiny_llama_is_taught_practises_is_measured_and_judged(tmp_path: Path) -> None:
+def test_a_tiny_llama_is_taught_practises_is_measured_and_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     file = tmp_path / "llama.toml"
     made = ostinato("init", str(file), "--model", str(checkpoint(tmp_path / "llama", "Llama")))
     assert made.returncode == 0, made.stderr
@@ -50,7 +53,8 @@ def test_a_tiny_llama_is_taught_practises_is_measured_and_judged(tmp_path: Path)
     file.write_text(f"use = {json.dumps(plugins)}\n{file.read_text()}")
     folder, settings = tmp_path / "run", [word for setting in SMALL for word in ("--set", setting)]
     settings += ["--set", f"live.reward='{examples / 'live_fact.toml'}'"]
-    done = ostinato("run", str(file), "--directory", str(folder), "--json", *settings)
+    named = [word for plugin in plugins for word in ("--use", plugin)]
+    done = ostinato(*named, "run", str(file), "--directory", str(folder), "--json", *settings)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout.splitlines()[-1])
     assert {name: report["integrity"][name] for name in ZERO} == dict.fromkeys(ZERO, 0)
