@@ -123,9 +123,9 @@ def digests(registry: Registry[Any], names: Sequence[str]) -> dict[str, str]:
 def use(name: str, *, beside: Path = Path(), by: str = "") -> Plugin:
     """Load a plug-in, once, and let the child processes of this one load it too; return it.
 
-    `beside` is the folder that a file or package is looked for in; `by` is the file of settings that names
-    it, empty for a person, who thereby allows it for good. Raises PluginError for one that is not allowed, is not
-    there, or fails, of which nothing stays registered.
+    `beside` is the folder that a file or package is looked for in. `by` is the file of settings that names
+    it; it is empty for a person, who thereby allows it for good. Raises PluginError for one that is not
+    allowed, is not there, or fails, of which nothing stays registered.
     """
     from importlib.metadata import entry_points  # takes as long as the rest of `--version`
 
