@@ -7,6 +7,7 @@ import ast
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,22 @@ except RenderError:
     (Path("base") / "format").write_text("hermes")
 assert isinstance(load_renderer(Path("base")), HermesRenderer)
 """,
+    "engine": """
+o.use(str(folder / "engine.py"))
+from ostinato.engine.server import _engine
+from ostinato.model.config import ModelConfig
+from ostinato.model.create import create
+from ostinato.model.families import skeletons
+core = o.profile("core")
+tokenizer = o.Tokenizer.train(["def f(): pass"], 420, skeletons(core.system, core.tools))
+tokenizer.save(Path("start"))
+create(Path("start"), ModelConfig(vocab_size=tokenizer.vocab_size), seed=1)
+async def serve():
+    engine = await _engine(o.EngineServerConfig(checkpoint=Path("start"), backend="quiet"), Path())
+    assert type(engine).__name__ == "EmbeddedEngine"
+    await engine.aclose()
+asyncio.run(serve())
+""",
     "exporter": """
 o.use(str(folder / "exporter.py"))
 from ostinato.harness.export import FORMATS
@@ -168,6 +185,7 @@ def test_the_public_names_are_those_of_the_stub_and_of_the_page() -> None:
     for names in ostinato.ROOMS.values():
         for name in names:
             assert getattr(ostinato, name) is not None
+            assert find_spec(f"ostinato.{name}") is None, f"a room hides {name} once it is imported"
             assert f"`{name}`" in page, f"docs/plugins.md does not list {name}"
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = ostinato.nothing

@@ -9,6 +9,7 @@ from importlib import import_module
 __version__ = "0.1.0"
 
 ROOMS = {
+    "engine.config": ("EngineServerConfig", "engine_backend"),
     "extend": ("PluginError", "use"),
     "harness.errors": ("ToolError",),
     "harness.export": ("exporter",),

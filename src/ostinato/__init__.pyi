@@ -1,5 +1,7 @@
 """The names of `__init__.py` with their types; `tests/test_plugins.py` holds the two together."""
 
+from ostinato.engine.config import EngineServerConfig as EngineServerConfig
+from ostinato.engine.config import engine_backend as engine_backend
 from ostinato.extend import PluginError as PluginError
 from ostinato.extend import use as use
 from ostinato.harness.errors import ToolError as ToolError

@@ -307,7 +307,7 @@ def _of_caller() -> Plugin:
     return Plugin(name=str(path), files=(path,), digest=_digest((path,)))
 
 
-def failure(what: str, plugin: Plugin, error: BaseException, seconds: float) -> PluginError:
+def failure(what: str, plugin: Plugin, error: BaseException, seconds: float = CALL_S) -> PluginError:
     """Return the error of a plug-in's part that failed, or was not done within `seconds`."""
     frames = traceback.extract_tb(error.__traceback__)
     inside = [each for each in frames if Path(each.filename) in plugin.files]

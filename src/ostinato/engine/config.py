@@ -1,8 +1,32 @@
 """The settings of an engine process. Torch-free, so that the process that starts one does not load torch."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+from ostinato.extend import Registry
+
+MakeEngine = Callable[["EngineServerConfig"], Awaitable[Any]]
+"""Starts an engine with the methods of `engine.base` for the settings of its process."""
+BACKENDS: Registry[MakeEngine | None] = Registry(
+    "engine", dict.fromkeys(("auto", "embedded", "vllm", "remote"))
+)
+"""The engines by name: those of plug-ins, and None for ours, which `engine.server` starts."""
+
+
+def engine_backend(name: str) -> Callable[[MakeEngine], MakeEngine]:
+    """Return a decorator that adds an engine, for `backend = "NAME"` in `[engine]`.
+
+    The function is async, gets the settings of the engine's process, and returns the engine. One that fails
+    ends that process, and with it the stage, with its file and line.
+    """
+
+    def add(make: MakeEngine) -> MakeEngine:
+        BACKENDS.add(name, make)
+        return make
+
+    return add
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +50,9 @@ class EngineServerConfig:
     host: str = "127.0.0.1"
     port: int = 0
     """0 takes a free one"""
-    backend: Literal["auto", "embedded", "vllm", "remote"] = "auto"
-    """what serves the model; auto chooses by shape, GPU and free memory (`engine/choose.py`)"""
+    backend: str = "auto"
+    """what serves the model: embedded, vllm, remote or an engine of a plug-in; auto chooses by shape, GPU and
+    free memory (`engine/choose.py`)"""
     remote: str | None = None
     """URL of a vLLM that is already there (`remote`); its key is in OSTINATO_REMOTE_KEY"""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
@@ -49,6 +74,8 @@ class EngineServerConfig:
     """the most tokens that are drafted for a sequence in one step"""
 
     def __post_init__(self) -> None:
+        if self.backend not in BACKENDS:
+            raise ValueError(f"backend is {self.backend!r}: the engines are {', '.join(BACKENDS)}")
         if self.follow and self.version is not None:
             raise ValueError("follow and version exclude each other: serve the newest version or a fixed one")
         if self.backend == "remote" and self.draft == "suffix":

@@ -23,7 +23,7 @@ import torch
 from ostinato.config import settings_of
 from ostinato.engine.base import EngineError
 from ostinato.engine.choose import choose_engine
-from ostinato.engine.config import EngineServerConfig
+from ostinato.engine.config import BACKENDS, EngineServerConfig
 from ostinato.engine.embedded.engine import EmbeddedEngine
 from ostinato.engine.http import Running, create_app, serve
 from ostinato.engine.loader import SyncLoader
@@ -31,6 +31,7 @@ from ostinato.engine.machine import free_bytes, gpus, precision_here
 from ostinato.engine.remote.engine import RemoteEngine
 from ostinato.engine.vllm.engine import VllmEngine
 from ostinato.engine.vllm.speculation import drafting
+from ostinato.extend import failure
 from ostinato.model.checkpoint import load, shapes
 from ostinato.model.config import ModelConfig, ModelConfigError
 from ostinato.model.tensor_files import CONFIG, CheckpointError, read_json
@@ -94,6 +95,13 @@ async def _engine(config: EngineServerConfig, directory: Path) -> Served:
             key=os.environ.pop(REMOTE_KEY, ""),
             version=config.version or 0,
         )
+    if (make := BACKENDS[config.backend]) is not None:
+        try:
+            engine: Served = await make(config)
+        except Exception as error:
+            what = f"the engine {config.backend}"
+            raise EngineError(str(failure(what, BACKENDS.plugin(config.backend), error))) from error
+        return engine
     if _backend(config) == "vllm":
         return await VllmEngine.start(
             config.checkpoint,

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ostinato.engine.config import BACKENDS
+
 KINDS: Mapping[str, str] = {
     "ostinato.engine.server": "engine",
     "ostinato.gateway.server": "gateway",
@@ -70,8 +72,9 @@ class PlacementConfig:
 class EnginesConfig:
     """The engines that serve the versions of a run."""
 
-    backend: Literal["auto", "embedded", "vllm"] = "auto"
-    """`auto` takes the embedded engine for a shape that it knows, else vLLM."""
+    backend: str = "auto"
+    """`embedded`, `vllm` or an engine of a plug-in; `auto` takes the embedded engine for a shape that it
+    knows, else vLLM."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """The type that vLLM computes in; `auto` takes bfloat16 where the hardware has it (`ostinato doctor`)."""
     tensor_parallel: int = 1
@@ -93,7 +96,10 @@ class EnginesConfig:
     """Engines that stand by in practice: warm, without traffic, each in place of one that dies or hangs."""
 
     def check(self, *, synchronous: bool) -> None:
-        """Raise ValueError for engines that cannot stand by."""
+        """Raise ValueError for an engine that nobody has, and for engines that cannot stand by."""
+        if self.backend not in BACKENDS or self.backend == "remote":
+            known = ", ".join(name for name in BACKENDS if name != "remote")
+            raise ValueError(f"engine.backend is {self.backend!r}: the engines are {known}")
         if self.standby < 0 or (self.standby and synchronous):
             raise ValueError(
                 f"engine.standby is {self.standby}: make it 0 or more, and 0 in synchronous practice, which "
