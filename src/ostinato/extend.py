@@ -57,7 +57,7 @@ class Plugin:
     """
 
     name: str
-    """How it is found again: the path of a file or package, or the name of an entry point."""
+    """The path of its file or package, or the name of its entry point, by which it is found again."""
     files: tuple[Path, ...]
     digest: str
     """12 hexadecimal digits, which change with any byte of its source."""

@@ -36,12 +36,12 @@ class SeenSession:
     user: str
     reward: float
     log_ratios: Mapping[int, float]
-    """By version, the logarithm of its chance of all sampled tokens over the chance that they had."""
+    """The logarithm of each version's chance of all sampled tokens over the chance that they had."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What is known of one candidate.
+    """The findings on one candidate.
 
     >>> Look(version=7, sessions=0.0, users=0.0, cut=0.0, gain=None).known
     False

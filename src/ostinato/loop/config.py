@@ -56,7 +56,7 @@ class SourceConfig:
     use: str = ""
     """The task source of a plug-in, which makes the tasks instead."""
     options: Mapping[str, str] = field(default_factory=dict)
-    """What that task source is told."""
+    """The options of that task source."""
     weight: float = 1.0
     """The share of draws beside the weights of the other sources."""
     foreign: str = IMPORTED

@@ -86,7 +86,7 @@ class VllmEngine:
         self._counts = dict.fromkeys(("requests", "failed", "tokens", "prompt_tokens", "swaps"), 0)
         self._running = 0
         self._drafts: dict[str, float] | None = None
-        """What vLLM's drafts came to when nothing ran last; None where it does not draft."""
+        """The counts of vLLM's drafts when nothing ran last; None where it does not draft."""
 
     @classmethod
     async def start(cls, checkpoint: Path, directory: Path, **launch: Any) -> Self:

@@ -141,7 +141,7 @@ CATALOGUE: Registry[dict[str, Any]] = Registry(
 
 RunTool = Callable[[Sandbox, Mapping[str, Any]], Awaitable[str]]
 ADDED: Registry[RunTool] = Registry("tool", {})
-"""What runs the tools of plug-ins."""
+"""The functions that run the tools of plug-ins."""
 
 
 def add_tool(schema: Mapping[str, Any]) -> Callable[[RunTool], RunTool]:

@@ -46,7 +46,7 @@ What is missing is not fetched, even if it is a file of attributes: a remote may
 LISTING = "grep --no-recurse-submodules --no-color -lz"
 """The command that lists files by git; links and submodules are not among them."""
 TEXT = "-I -e ''"
-"""What lists text files: in the C locale those without a NUL, as git sees them."""
+"""The arguments that list text files: in the C locale those without a NUL, as git sees them."""
 MARKED = r"""-e "$(printf '^\377\376')" -e "$(printf '^\376\377')" """
 """The beginnings of files in UTF-16, which every other search takes for binary: they are converted."""
 UNSEEN = " ".join(f"':(exclude,glob)**/{name}/**'" for name in SKIPPED)

@@ -1,4 +1,4 @@
-"""What is before people, beside the cycles: one trial at a time, from its shadow to its verdict.
+"""The trials with people, beside the cycles: one trial at a time, from its shadow to its verdict.
 
 ::
 

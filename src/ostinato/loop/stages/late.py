@@ -21,7 +21,7 @@ LATE_EVERY_S = 3600.0
 
 
 class LateFacts:
-    """What late facts, and the words of people, say of promotions while cycles and trials go on."""
+    """The judgement of late facts, and of people, on promotions while cycles and trials go on."""
 
     def __init__(self, resources: Resources, traffic: LiveTraffic) -> None:
         self._resources = resources

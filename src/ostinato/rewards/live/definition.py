@@ -138,7 +138,7 @@ class LiveDefinition:
     def settles_at(self, turns: Sequence[Turn | TurnOutline], signals: Sequence[Signal] = ()) -> float:
         """Return when the window of a session is over, in seconds since the epoch."""
         window = self.windows[is_background(signals)]
-        return max(turn.started_at + turn.latency_s for turn in turns) + window
+        return _ended_at(turns) + window
 
     def trains_at(
         self, session_id: str, turns: Sequence[Turn | TurnOutline], signals: Sequence[Signal] = ()
@@ -146,7 +146,7 @@ class LiveDefinition:
         """Return when it is trained on: then, or at maturity if it is drawn to wait for late facts."""
         if not self.late.waits(session_id):
             return self.settles_at(turns, signals)
-        return max(turn.started_at + turn.latency_s for turn in turns) + self.late.after_s
+        return _ended_at(turns) + self.late.after_s
 
     def settled(
         self, session_id: str, turns: Sequence[Turn], signals: Sequence[Signal], *, as_of: float
@@ -227,6 +227,11 @@ class Scorer:
             value=part.weight * (part.silence if over else 0.0),
             state=PartState.EXPIRED if over else PartState.CENSORED,
         )
+
+
+def _ended_at(turns: Sequence[Turn | TurnOutline]) -> float:
+    """Return the end of the last turn, in seconds since the epoch."""
+    return max(turn.started_at + turn.latency_s for turn in turns)
 
 
 def is_background(signals: Sequence[Signal]) -> bool:

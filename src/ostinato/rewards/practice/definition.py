@@ -60,7 +60,8 @@ def fault(name: str, *, of_passing: bool = False) -> Callable[[ReadFault], ReadF
     """Return a decorator that adds a fault which `weights.NAME` of a practice definition may then price.
 
     The function reads one session's work and returns a fact from 0 to 1. Where it fails, the group of
-    sessions of that task is dropped with the reason: neither a price of 0 nor a full one would be true.
+    sessions of that task is not learnt from, and the log says why: neither a price of 0 nor a full one would
+    be true.
     """
 
     def add(function: ReadFault) -> ReadFault:

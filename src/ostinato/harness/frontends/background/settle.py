@@ -24,7 +24,7 @@ CONNECT_S = 1.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """What became of the changes of a task, in lines for a person.
+    """The fate of the changes of a task, in lines for a person.
 
     >>> Settled(done=False).lines
     ()
