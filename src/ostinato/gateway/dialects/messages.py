@@ -142,7 +142,10 @@ def _message(message: object, where: str) -> list[Message]:
         raise invalid(f"{where}.content must be text or a list of blocks", f"{where}.content")
     blocks = [(block, f"{where}.content[{i}]") for i, block in enumerate(content)]
     if message["role"] == "assistant":
-        return [_assistant(blocks)]
+        said = _assistant(blocks)
+        is_thought = bool(blocks) and all(block["type"] in ("thinking", *SKIPPED) for block, _ in blocks)
+        # Of an answer that was another model's thinking alone nothing is left.
+        return [] if is_thought and reasoning.FIELD not in said else [said]
     return _user(message["role"], blocks)
 
 

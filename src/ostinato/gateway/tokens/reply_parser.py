@@ -9,6 +9,7 @@ from typing import Any
 
 from ostinato.gateway.dialects.base import Answer
 from ostinato.gateway.dialects.request import ChatRequest, Message
+from ostinato.gateway.tokens.tool_calls import as_declared
 from ostinato.model.families import Parsed, Renderer, assistant_message
 from ostinato.types import Completion, FinishReason, Turn, call_id
 
@@ -26,9 +27,14 @@ class ParsedReply:
 
 
 def parse_reply(
-    renderer: Renderer, completion: Completion, stops: Sequence[str], *, one_call: bool = False
+    renderer: Renderer,
+    completion: Completion,
+    stops: Sequence[str],
+    *,
+    one_call: bool = False,
+    tools: Sequence[Message] = (),
 ) -> ParsedReply:
-    """Parse a completion. The same completion and limits always give the same result."""
+    """Parse a completion. The same completion, limits and tools always give the same result."""
     stop = None
     if completion.finish is FinishReason.STOP_SEQUENCE:
         text = renderer.tokenizer.decode(completion.ids)
@@ -37,6 +43,7 @@ def parse_reply(
         parsed = renderer.parse_text(text[:at])
     else:
         parsed = renderer.parse(completion.ids)
+    parsed = replace(parsed, tool_calls=as_declared(parsed.tool_calls, tools))
     if one_call:  # a family that writes its calls as one list could not be stopped after the first
         parsed = replace(parsed, tool_calls=parsed.tool_calls[:1])
     return ParsedReply(parsed=parsed, stop=stop)

@@ -18,7 +18,7 @@ class TextStream:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._stops = tuple(stops)
         self._calls = renderer.call_marks
-        self._marks = (*(f"\n{mark}" for mark in self._calls), *self._calls, *stops)
+        self._marks = (*self._calls, *stops)
         self._begun = False
         self._held = ""
         self._in_call = False
@@ -57,14 +57,15 @@ class TextStream:
         return False
 
     def _sure(self) -> int:
-        """Return the length of held text that cannot belong to a tool call, its newline or a stop text."""
+        """Return the length of held text that cannot belong to a tool call, the newlines before it or a stop
+        text."""
         text = self._held
         at = min((at for mark in self._calls if (at := text.find(mark)) >= 0), default=-1)
         if at >= 0:
             self._in_call = True
-            text = text[: at - text[:at].endswith("\n")]
-            return len(text) - self._open_end(text, self._stops)
-        return len(text) - self._open_end(text, self._marks)
+            text = text[:at]
+        text = text[: len(text) - self._open_end(text, self._stops if self._in_call else self._marks)]
+        return len(text.rstrip("\n"))
 
     @staticmethod
     def _open_end(text: str, marks: Sequence[str]) -> int:
