@@ -66,9 +66,7 @@ def test_analysis_is_reasoning() -> None:
 
 @given(
     st.lists(
-        st.sampled_from(
-            ["</parameter>", "</function>", "</tool_call>", "</arg_value>", "<function=", "\n", " x"]
-        ),
+        st.sampled_from(["</parameter>", "</function>", "</tool_call>", "</arg_value>", "\n", " x"]),
         max_size=5,
     ).map("".join)
 )

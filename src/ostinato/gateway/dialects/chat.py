@@ -154,7 +154,7 @@ class Chat:
         return parse_chat(body)
 
     def whole(self, chat: ChatRequest, answer: Answer) -> bytes:
-        message = answer.message | reasoning.for_chat(answer)
+        message = answer.message | reasoning.for_chat(answer.reasoning)
         choice = {"index": 0, "message": message, "finish_reason": _finish(answer), "logprobs": None}
         value = _envelope(answer.turn.id, "chat.completion", answer.turn.started_at, chat.model) | {
             "choices": [choice],
@@ -188,8 +188,10 @@ class Chunks:
 
     def last(self, answer: Answer, sent: str) -> bytes:
         rest = rest_of(answer, sent)
-        events = [self._chunk(reasoning.for_chat(answer))] if answer.reasoning else []
-        events += [self.text(rest)] if rest else []
+        # Readers of lines have limits, so that a long text comes in pieces.
+        thoughts = pieces(answer.reasoning) if answer.reasoning else []
+        events = [self._chunk(reasoning.for_chat(piece)) for piece in thoughts]
+        events += [self.text(piece) for piece in pieces(rest)] if rest else []
         for i, call in enumerate(answer.calls):
             events += self._call(i, call)
         events.append(self._chunk({}, finish=_finish(answer), ostinato=extra_of(answer.turn)))

@@ -302,7 +302,7 @@ class Blocks:
         if answer.reasoning and not sent:
             events.append(self._thinking(reasoning.block(answer.reasoning)))
         if rest or not (sent or answer.calls):
-            events.append(self.text(rest))
+            events += [self.text(piece) for piece in pieces(rest)]
         if self._open:
             events.append(self._stop())
         events += [self._call(call) for call in answer.calls]
@@ -316,10 +316,10 @@ class Blocks:
         return _event("error", **{k: v for k, v in error_of(error).items() if k != "type"})
 
     def _thinking(self, block: dict[str, str]) -> bytes:
-        deltas = (
-            {"type": "thinking_delta", "thinking": block["thinking"]},
+        deltas = [
+            *({"type": "thinking_delta", "thinking": piece} for piece in pieces(block["thinking"])),
             {"type": "signature_delta", "signature": block["signature"]},
-        )
+        ]
         start = self._start({"type": "thinking", "thinking": "", "signature": ""})
         events = [_event("content_block_delta", index=self._index, delta=delta) for delta in deltas]
         return start + b"".join(events) + self._stop()

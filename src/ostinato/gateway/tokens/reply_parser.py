@@ -157,10 +157,11 @@ def _as_double(value: Any) -> Any:
     """Return the value with its numbers as clients hold them, which read each as a double.
 
     `30.0` comes back as `30`, and what a double cannot hold comes back as its neighbour; some readers err in
-    the last digit, so 15 of them count.
+    the last digit, so 15 of them count. Fields that are null count as absent, since typed clients leave them
+    out, or write them where there was none.
     """
     if isinstance(value, dict):
-        return {key: _as_double(one) for key, one in value.items()}
+        return {key: _as_double(one) for key, one in value.items() if one is not None}
     if isinstance(value, list):
         return [_as_double(one) for one in value]
     if isinstance(value, bool) or not isinstance(value, int | float):

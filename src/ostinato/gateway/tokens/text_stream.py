@@ -19,7 +19,7 @@ class TextStream:
         self._stops = tuple(stops)
         self._calls = renderer.call_marks
         self._marks = (*self._calls, *stops)
-        self._begun = False
+        self._begun = self._reasons = False
         self._held = ""
         self._in_call = False
         self._tail = ""
@@ -50,11 +50,12 @@ class TextStream:
         self._tail = text[-self._longest :] if self._longest else ""
 
     def _may_be_reasoning(self) -> bool:
-        start, text = self._renderer.think[0], self._held.lstrip()
-        if self._renderer.opened or (start and (text.startswith(start) or start.startswith(text))):
+        if self._reasons or self._renderer.opened:
             return True
-        self._begun = True
-        return False
+        start, text = self._renderer.think[0], self._held.lstrip()
+        self._reasons = bool(start) and text.startswith(start)
+        self._begun = not self._reasons and not (start and start.startswith(text))
+        return not self._begun
 
     def _sure(self) -> int:
         """Return the length of held text that cannot belong to a tool call, the newlines before it or a stop

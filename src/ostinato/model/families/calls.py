@@ -13,9 +13,9 @@ from ostinato.model.families.base import Parsed, ParsedCall, strict_json
 from ostinato.model.families.hermes import parse_text
 
 THINK = ("<think>", "</think>")
-XML_PAIR = re.compile(r"\s*<parameter=([^>\n]+)>\n?(.*?)\n?</parameter>(?=\s*(?:<parameter=|\Z))", re.DOTALL)
+XML_PAIR = re.compile(r"<parameter=([^>\n]+)>\n?(.*?)\n?</parameter>(?=\s*(?:<parameter=|\Z))", re.DOTALL)
 GLM_PAIR = re.compile(
-    r"\s*<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>(?=\s*(?:<arg_key>|\Z))", re.DOTALL
+    r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>(?=\s*(?:<arg_key>|\Z))", re.DOTALL
 )
 """One argument. A value may hold the tag that ends it: it ends where another argument or nothing follows."""
 HARMONY = re.compile(
