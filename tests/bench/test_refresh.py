@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostinato.bench.fence import WORDS, Exposure, exposures, overlaps, task_text, training_texts
+from ostinato.bench.fence import Exposure, exposures, overlaps, task_text, training_texts
+from ostinato.data.fence import WORDS
 from ostinato.bench.refresh import Retirement, retire, retirements
 from ostinato.bench.suite import BenchSuite, SuiteError, open_suite, seal
 from ostinato.cli import main

@@ -9,6 +9,7 @@ from typing import TypeVar
 import torch
 
 from ostinato.config import settings_of
+from ostinato.data.config import CorpusError
 from ostinato.extras import MissingPackageError
 from ostinato.model.replay import RoutesError
 from ostinato.model.tensor_files import CheckpointError
@@ -16,10 +17,12 @@ from ostinato.store import ObjectsError, StoreError
 from ostinato.sync import SyncError
 from ostinato.train.base import StateError, StepError
 from ostinato.train.config import LearnerProcess, SftProcess
+from ostinato.train.pretrain.config import PretrainProcess
 
 T = TypeVar("T")
 MENDABLE = (
     CheckpointError,
+    CorpusError,
     MissingPackageError,
     ObjectsError,
     RoutesError,
@@ -29,6 +32,8 @@ MENDABLE = (
     SyncError,
 )
 """The errors that an operator can mend, each of which says how."""
+TRAINING = LearnerProcess | SftProcess | PretrainProcess
+"""The settings of processes that may be several."""
 Stop = Callable[[], bool]
 """Return True once the process was asked to end."""
 log = logging.getLogger(__name__)
@@ -46,7 +51,7 @@ def run(
     SIGTERM and SIGINT ask it to stop. An error that an operator can mend is one line and status 1.
     """
     settings = settings_of(schema, arguments, f"python -m {module}", description)
-    ranks = settings.trainer.ranks if isinstance(settings, LearnerProcess | SftProcess) else 1
+    ranks = settings.trainer.ranks if isinstance(settings, TRAINING) else 1
     if ranks > 1:
         from ostinato.train.fsdp.ranks import torchrun, under_torchrun
 
