@@ -21,6 +21,8 @@ MARKS = (
     "<|fim_middle|>",
     "<|repo_name|>",
     "<|file_sep|>",
+    "<|im_start|>",
+    "<|im_end|>",
 )
 
 

@@ -225,7 +225,7 @@ def test_what_the_decoder_cannot_express_is_named(field: str, value: Any, tmp_pa
 def test_another_stretching_of_positions_is_refused(tmp_path: Path) -> None:
     saved(tmp_path)
     fields = json.loads((tmp_path / "config.json").read_text())
-    rope = {"rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0}
+    rope = {"rope_type": "dynamic", "rope_theta": 1e6, "factor": 4.0}
     (tmp_path / "config.json").write_text(json.dumps(fields | {"rope_parameters": rope}))
     with pytest.raises(CheckpointError, match="uses rope_type"):
         load(tmp_path)

@@ -26,7 +26,6 @@ from typing import Any
 import numpy as np
 import zstandard
 
-from ostinato import extras
 from ostinato.config import dump
 from ostinato.data.card import Tally, written
 from ostinato.data.config import CorpusConfig, CorpusError, CorpusSource
@@ -70,8 +69,6 @@ _Chosen = Sequence[tuple[SourceTree, Sequence[int]]]
 
 def build(config: CorpusConfig, out: Path, load: LoadEncoder, texts: TaskTexts) -> dict[str, Any]:
     """Build the corpus `out` and return its card. Raises CorpusError, and leaves nothing at `out` then."""
-    for module in ("license_expression", "rensa"):
-        extras.need(module, "`ostinato data build`")
     if out.exists():
         raise CorpusError(f"{out} exists already, and corpora never change: name another folder")
     encoder = load(config.tokenizer)
@@ -207,7 +204,7 @@ class _Build:
                 continue
             files = self.gathered(tree).files
             some = [files[number] for number in numbers]
-            together = self.config.together == "repository" and tree.kind != "record"
+            together = source.together == "repository" and tree.kind != "record"
             documents += [(tree.name, some)] if together else [(tree.name, [file]) for file in some]
             size += sum(len(text) for _, text in some)
             if size >= SHARD_BYTES:

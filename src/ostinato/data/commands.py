@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from ostinato import extras
 from ostinato.config import load
 from ostinato.data.build import LoadEncoder, TaskTexts, build
 from ostinato.data.config import CorpusConfig
@@ -19,6 +20,8 @@ def register(commands: Any, *, encoder: LoadEncoder, texts: TaskTexts) -> None:
 
 
 def _build(options: argparse.Namespace, encoder: LoadEncoder, texts: TaskTexts) -> int:
+    for module in ("license_expression", "rensa"):
+        extras.need(module, "`ostinato data build`")
     build(load(CorpusConfig, options.file), options.out, encoder, texts)
     print((options.out / "card.md").read_text(), end="")  # noqa: T201
     return 0

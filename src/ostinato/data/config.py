@@ -44,6 +44,9 @@ class CorpusSource:
     licence: str = ""
     """An SPDX expression that holds for all of the source, such as that of your own code; empty: each
     repository, archive and package must show its own."""
+    together: Literal["repository", "file"] = "repository"
+    """The text of a document: all files of a repository, archive or package in the order of their paths, or
+    each alone."""
     weight: float = 1.0
     """The share of tokens that training draws from it, beside the weights of the others."""
     held_out: bool = False
@@ -79,9 +82,6 @@ class CorpusConfig:
     duplicates: float = 0.8
     """The similarity from which one of two files is a near copy of the other: the estimated share of runs of
     five words that both have, of those that either has."""
-    together: Literal["repository", "file"] = "repository"
-    """The text of a document: all files of a repository, archive or package in the order of their paths, or
-    each alone."""
     fill_in_the_middle: float = 0.0
     """The share of files that are rearranged to prefix, suffix, middle in the tokenizer's own tokens."""
     seed: int = 0
