@@ -52,27 +52,27 @@ from ostinato.train.pretrain.run import TextModel, train
 PACKAGES = ("rich", "starlette", "pytest", "httpx", "uvicorn")
 HELD_OUT = "httpcore"
 VOCABULARY = 1024
-LOOKUPS = 1500
+LOOKUPS = 4000
 """The files of assignments and assertions."""
-COUNTS = (4, 8, 12, 16, 32, 48)
+COUNTS = (2, 2, 3, 3, 4, 4, 6, 8, 12, 16, 32, 64)
 """The names of a file."""
 SHAPE: dict[str, Any] = {
     "vocab_size": VOCABULARY, "hidden_size": 128, "layers": 4, "heads": 4, "kv_heads": 4, "head_dim": 32,
     "intermediate_size": 352, "rope_theta": 10_000.0,
 }  # fmt: skip
-RATE = 3e-3
+RATE, BATCH = 3e-3, 2048
 
 
 def lookups(rng: random.Random, count: int) -> str:
     """Return a file that assigns `count` names and asserts each once, in another order."""
-    values = {name(rng): rng.randrange(10_000, 100_000) for _ in range(count)}
+    values = {name(rng): rng.randrange(100, 1000) for _ in range(count)}
     given = [f"{each} = {value}\n" for each, value in values.items()]
     asked = [f"assert {each} == {value}\n" for each, value in values.items()]
     return "".join([*given, *rng.sample(asked, len(asked))])
 
 
 def name(rng: random.Random) -> str:
-    return "".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=6))
+    return "".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=4))
 
 
 def corpus(folder: Path) -> Path:
@@ -85,7 +85,7 @@ def corpus(folder: Path) -> Path:
     code = [path.read_text() for path in sorted(Path(torch.__file__).parent.glob("*.py"))[:40]]
     Tokenizer.train([*files[:200], *code], VOCABULARY).save(folder / "start")
     sources = (
-        CorpusSource(name="lookups", archives=(str(packed),), licence="MIT", together="file"),
+        CorpusSource(name="lookups", archives=(str(packed),), licence="MIT", together="file", weight=4.0),
         CorpusSource(name="code", packages=PACKAGES),
         CorpusSource(name="held", packages=(HELD_OUT,), held_out=True),
     )
@@ -99,11 +99,11 @@ def passkey(tokenizer: Tokenizer, length: int, seed: int) -> tuple[torch.Tensor,
     """Return a context of `length` tokens that ends in the number which its first line gave to a name, and
     how many tokens the number has."""
     rng = random.Random(f"passkey {seed}")
-    key, value = name(rng), rng.randrange(10_000, 100_000)
+    key, value = name(rng), rng.randrange(100, 1000)
     first, last = tokenizer.encode(f"# 0.py\n{key} = {value}\n"), tokenizer.encode(f"assert {key} == {value}")
     middle: list[int] = []
     while len(first) + len(middle) + len(last) < length:
-        middle += tokenizer.encode(f"{name(rng)} = {rng.randrange(10_000, 100_000)}\n")
+        middle += tokenizer.encode(f"{name(rng)} = {rng.randrange(100, 1000)}\n")
     ids = [*first, *middle[: length - len(first) - len(last)], *last]
     return torch.tensor(ids), len(tokenizer.encode(str(value)))
 
@@ -134,9 +134,9 @@ def context(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     tokenizer = Tokenizer.load(folder / "start")
     save(folder / "start", Decoder(shape), tokenizer, version=0)
     common: dict[str, Any] = {"corpus": folder / "corpus", "evaluate_every": 100, "save_every": 1000}
-    short = PretrainPhase(length=options.short, tokens=options.tokens, batch_tokens=8192, learning_rate=RATE)
+    short = PretrainPhase(length=options.short, tokens=options.tokens, batch_tokens=BATCH, learning_rate=RATE)
     long = PretrainPhase(
-        length=options.long, tokens=options.more, batch_tokens=8192, learning_rate=RATE / 2,
+        length=options.long, tokens=options.more, batch_tokens=BATCH, learning_rate=RATE / 2,
         rope="base", rope_base=SHAPE["rope_theta"] * (options.long / options.short) ** 2,
     )  # fmt: skip
     train(PretrainProcess(start=folder / "start", out=folder / "short", phases=(short,), **common), _never)
@@ -239,14 +239,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             figures |= speed(folder, options)
         if options.only != "speed":
             figures |= context(folder, options)
-        shown = [
-            (name, value.text(2) if isinstance(value, Figure) else str(value))
-            for name, value in figures.items()
-        ]
-        table(("figure", "value"), shown)
-        plain = {
-            name: asdict(value) if isinstance(value, Figure) else value for name, value in figures.items()
-        }
+        quantiles = {name: value for name, value in figures.items() if isinstance(value, Figure)}
+        shown = figures | {name: value.text(2) for name, value in quantiles.items()}
+        table(("figure", "value"), [(name, str(value)) for name, value in shown.items()])
+        plain = figures | {name: asdict(value) for name, value in quantiles.items()}
         run.finish(plain, as_json=options.json)
 
 

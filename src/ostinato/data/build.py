@@ -27,7 +27,7 @@ import numpy as np
 import zstandard
 
 from ostinato.config import dump
-from ostinato.data.card import Tally, written
+from ostinato.data.card import FileTally, written
 from ostinato.data.config import CorpusConfig, CorpusError, CorpusSource
 from ostinato.data.documents import Encoder, Marks, document
 from ostinato.data.duplicates import Copies
@@ -36,7 +36,7 @@ from ostinato.data.filters import LICENCE, filtered
 from ostinato.data.licences import allowed
 from ostinato.data.sources import (
     SessionText,
-    SourceTree,
+    TextTree,
     files_of,
     licence_shown,
     shows_licence,
@@ -60,10 +60,10 @@ class _Gathered:
 
     licence: str
     files: Sequence[tuple[str, str]] = ()
-    tally: Tally = field(default_factory=Tally)
+    tally: FileTally = field(default_factory=FileTally)
 
 
-_Chosen = Sequence[tuple[SourceTree, Sequence[int]]]
+_Chosen = Sequence[tuple[TextTree, Sequence[int]]]
 """The numbers of the files of each tree that are no copies."""
 
 
@@ -96,7 +96,7 @@ def build(config: CorpusConfig, out: Path, load: LoadEncoder, texts: TaskTexts) 
     return card
 
 
-def _begun(config: CorpusConfig, out: Path, trees: Sequence[SourceTree], encoder: Encoder) -> Path:
+def _begun(config: CorpusConfig, out: Path, trees: Sequence[TextTree], encoder: Encoder) -> Path:
     """Return the folder of a build that was killed, or an empty one for a build of other settings."""
     part = out.with_name(f"{out.name}.part")
     lines = [dump(config), encoder.digest, *(tree.key for tree in trees)]
@@ -120,7 +120,7 @@ class _Build:
     encoder: Encoder
     marks: Marks
 
-    def gather(self, tree: SourceTree, fence: Fence, decode: SessionText | None) -> None:
+    def gather(self, tree: TextTree, fence: Fence, decode: SessionText | None) -> None:
         """Keep what a tree has, unless a build that was killed has done so."""
         if self._place(tree.key).exists():
             return
@@ -128,17 +128,17 @@ class _Build:
         about = [found.licence, found.files, found.tally.rows, found.tally.secrets]
         _appear(self._place(tree.key), zstandard.compress(json.dumps(about).encode(), 3))
 
-    def gathered(self, tree: SourceTree) -> _Gathered:
+    def gathered(self, tree: TextTree) -> _Gathered:
         about = json.loads(zstandard.decompress(self._place(tree.key).read_bytes()))
         licence, files, rows, secrets = about
-        tally = Tally(rows={reason: Counter(row) for reason, row in rows.items()}, secrets=secrets)
+        tally = FileTally(rows={reason: Counter(row) for reason, row in rows.items()}, secrets=secrets)
         return _Gathered(licence=licence, files=files, tally=tally)
 
     def _place(self, name: str) -> Path:
         return self.part / "trees" / name
 
-    def _let_through(self, tree: SourceTree, fence: Fence, decode: SessionText | None) -> _Gathered:
-        config, tally = self.config, Tally()
+    def _let_through(self, tree: TextTree, fence: Fence, decode: SessionText | None) -> _Gathered:
+        config, tally = self.config, FileTally()
         raw = sorted(files_of(tree, config, decode), key=lambda file: file.path)
         top = {
             file.path.rpartition("/")[2]: file.data
@@ -160,14 +160,14 @@ class _Build:
                 tally.secrets += found.secrets
         return _Gathered(licence=licence, files=kept, tally=tally)
 
-    def choose(self, trees: Sequence[SourceTree]) -> tuple[_Chosen, dict[str, Tally]]:
+    def choose(self, trees: Sequence[TextTree]) -> tuple[_Chosen, dict[str, FileTally]]:
         """Return the files of each tree in order that are no copies, and the tally of each source.
 
         Held-out sources come first, so that what is trained on is no copy of them. Raises CorpusError for a
         source without any file.
         """
         copies, chosen = Copies(self.config.duplicates), dict[str, list[int]]()
-        tallies = {source.name: Tally() for source in self.config.sources}
+        tallies = {source.name: FileTally() for source in self.config.sources}
         for tree in sorted(trees, key=lambda tree: not tree.source.held_out):
             gathered, tally = self.gathered(tree), tallies[tree.source.name]
             tally.merge(gathered.tally)

@@ -15,10 +15,10 @@ KEPT = "kept"
 
 
 @dataclass(slots=True)
-class Tally:
+class FileTally:
     """The files and bytes by what became of them: KEPT, or a reason for which they are out.
 
-    >>> tally = Tally()
+    >>> tally = FileTally()
     >>> tally.add("binary", 10)
     >>> tally.most()
     'binary: 1'
@@ -36,7 +36,7 @@ class Tally:
         self.add(reason, size)
         self.rows[KEPT].subtract({"files": 1, "bytes": size})
 
-    def merge(self, other: "Tally") -> None:
+    def merge(self, other: "FileTally") -> None:
         self.secrets += other.secrets
         for reason, row in other.rows.items():
             self.rows.setdefault(reason, Counter()).update(row)
@@ -53,7 +53,7 @@ def written(
     config: CorpusConfig,
     about: Mapping[str, Any],
     shards: Mapping[str, Sequence[Mapping[str, Any]]],
-    tallies: Mapping[str, Tally],
+    tallies: Mapping[str, FileTally],
 ) -> dict[str, Any]:
     """Write card.json and card.md into the folder of a corpus; return the former's content.
 

@@ -55,7 +55,7 @@ class RawFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceTree:
+class TextTree:
     """One tree of a source: its name in the card, and what its content follows from."""
 
     source: CorpusSource
@@ -72,11 +72,11 @@ class SourceTree:
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def trees_of(source: CorpusSource) -> Iterator[SourceTree]:
+def trees_of(source: CorpusSource) -> Iterator[TextTree]:
     """Yield the trees of a source in the order of its file. Raises CorpusError for one that is not there."""
 
-    def tree(kind: str, name: str, place: str, state: str) -> SourceTree:
-        return SourceTree(source=source, kind=kind, name=name, place=place, state=state)
+    def tree(kind: str, name: str, place: str, state: str) -> TextTree:
+        return TextTree(source=source, kind=kind, name=name, place=place, state=state)
 
     for path in source.repositories:
         with _readable(str(path)):
@@ -101,7 +101,7 @@ def trees_of(source: CorpusSource) -> Iterator[SourceTree]:
         yield tree("record", PurePosixPath(url).name, url, hashlib.sha256(sessions.encode()).hexdigest())
 
 
-def files_of(tree: SourceTree, config: CorpusConfig, decode: SessionText | None = None) -> Iterator[RawFile]:
+def files_of(tree: TextTree, config: CorpusConfig, decode: SessionText | None = None) -> Iterator[RawFile]:
     """Yield the files of a tree in no order that counts; `decode` reads the tokens of a record.
 
     Only files with one of the suffixes are read, and what a licence is declared in. Raises CorpusError for a
@@ -116,7 +116,7 @@ def files_of(tree: SourceTree, config: CorpusConfig, decode: SessionText | None 
             yield from kinds[tree.kind](tree, config)
 
 
-def licence_shown(tree: SourceTree, top: Mapping[str, bytes]) -> str:
+def licence_shown(tree: TextTree, top: Mapping[str, bytes]) -> str:
     """Return the SPDX expression of a tree, from its settings or the files at its top, or UNKNOWN."""
     if tree.source.licence or tree.kind == "record":
         return tree.source.licence or SESSIONS
@@ -138,7 +138,7 @@ def _is_read(path: str, config: CorpusConfig) -> bool:
     return path.endswith(config.suffixes) or shows_licence(path)
 
 
-def _of_repository(tree: SourceTree, config: CorpusConfig) -> Iterator[RawFile]:
+def _of_repository(tree: TextTree, config: CorpusConfig) -> Iterator[RawFile]:
     listed = git.run(tree.place, "ls-tree", "-r", "-l", "-z", "--full-tree", tree.state)
     listed.check_returncode()
     wanted: list[tuple[str, bytes, int]] = []
@@ -159,7 +159,7 @@ def _of_repository(tree: SourceTree, config: CorpusConfig) -> Iterator[RawFile]:
         wanted = wanted[count:]
 
 
-def _blobs(tree: SourceTree, wanted: Sequence[tuple[str, bytes, int]]) -> Iterator[RawFile]:
+def _blobs(tree: TextTree, wanted: Sequence[tuple[str, bytes, int]]) -> Iterator[RawFile]:
     given = b"".join(blob + b"\n" for _, blob, _ in wanted)
     done = git.run(tree.place, "cat-file", "--batch", given=given)
     done.check_returncode()
@@ -170,7 +170,7 @@ def _blobs(tree: SourceTree, wanted: Sequence[tuple[str, bytes, int]]) -> Iterat
         at += size + 1
 
 
-def _of_archive(tree: SourceTree, config: CorpusConfig) -> Iterator[RawFile]:
+def _of_archive(tree: TextTree, config: CorpusConfig) -> Iterator[RawFile]:
     data = _fetched(tree.place)
     if hashlib.sha256(data).hexdigest() != tree.state:
         raise CorpusError(f"{tree.place} has changed since the build began: begin it again")
@@ -211,7 +211,7 @@ def _below(path: str) -> str:
     return path if folder.endswith(".dist-info") else rest or path
 
 
-def _of_package(tree: SourceTree, config: CorpusConfig) -> Iterator[RawFile]:
+def _of_package(tree: TextTree, config: CorpusConfig) -> Iterator[RawFile]:
     for file in distribution(tree.place).files or ():
         path = Path(str(file.locate()))
         if ".." in file.parts or path.suffix == ".pyc" or not path.is_file() or path.is_symlink():
@@ -221,7 +221,7 @@ def _of_package(tree: SourceTree, config: CorpusConfig) -> Iterator[RawFile]:
         yield RawFile(path=str(file), data=path.read_bytes() if read else None, size=size)
 
 
-def _of_record(tree: SourceTree, decode: SessionText) -> Iterator[RawFile]:
+def _of_record(tree: TextTree, decode: SessionText) -> Iterator[RawFile]:
     """Yield the text of each segment of the sessions: its last prompt, and what was sampled after it."""
     with closing(_opened(tree.place)) as store:
         for session in _consented(store):

@@ -72,8 +72,8 @@ class RopeScaling:
 class Yarn:
     """The stretching of rotary positions by YaRN (Peng et al., 2023, arXiv:2309.00071; rope_type yarn).
 
-    >>> Yarn(factor=4.0, original_positions=2048).sharpness
-    1.1386294361119891
+    >>> round(Yarn(factor=4.0, original_positions=2048).sharpness, 4)
+    1.1386
     """
 
     factor: float

@@ -16,8 +16,7 @@ from ostinato.model.tensor_files import CheckpointError
 from ostinato.store import ObjectsError, StoreError
 from ostinato.sync import SyncError
 from ostinato.train.base import StateError, StepError
-from ostinato.train.config import LearnerProcess, SftProcess
-from ostinato.train.pretrain.config import PretrainProcess
+from ostinato.train.config import TrainerConfig
 
 T = TypeVar("T")
 MENDABLE = (
@@ -32,8 +31,6 @@ MENDABLE = (
     SyncError,
 )
 """The errors that an operator can mend, each of which says how."""
-TRAINING = LearnerProcess | SftProcess | PretrainProcess
-"""The settings of processes that may be several."""
 Stop = Callable[[], bool]
 """Return True once the process was asked to end."""
 log = logging.getLogger(__name__)
@@ -51,7 +48,8 @@ def run(
     SIGTERM and SIGINT ask it to stop. An error that an operator can mend is one line and status 1.
     """
     settings = settings_of(schema, arguments, f"python -m {module}", description)
-    ranks = settings.trainer.ranks if isinstance(settings, TRAINING) else 1
+    trainer = getattr(settings, "trainer", None)
+    ranks = trainer.ranks if isinstance(trainer, TrainerConfig) else 1
     if ranks > 1:
         from ostinato.train.fsdp.ranks import torchrun, under_torchrun
 
