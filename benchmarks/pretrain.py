@@ -18,6 +18,7 @@ given at the beginning of a context of `--long` tokens, all else being other ass
 
 import argparse
 import random
+import string
 import tempfile
 import time
 import warnings
@@ -51,10 +52,11 @@ from ostinato.train.pretrain.run import TextModel, train
 
 PACKAGES = ("rich", "starlette", "pytest", "httpx", "uvicorn")
 HELD_OUT = "httpcore"
-VOCABULARY = 1024
+VOCABULARY = 2048
 LOOKUPS = 4000
 """The files of assignments and assertions."""
-COUNTS = (2, 2, 3, 3, 4, 4, 6, 8, 12, 16, 32, 64)
+NAMES = [one + other for one in string.ascii_lowercase for other in string.ascii_lowercase]
+COUNTS = (2, 2, 3, 3, 4, 4, 6, 8, 12, 16, 32, 64, 80)
 """The names of a file."""
 SHAPE: dict[str, Any] = {
     "vocab_size": VOCABULARY, "hidden_size": 128, "layers": 4, "heads": 4, "kv_heads": 4, "head_dim": 32,
@@ -64,15 +66,15 @@ RATE, BATCH = 3e-3, 2048
 
 
 def lookups(rng: random.Random, count: int) -> str:
-    """Return a file that assigns `count` names and asserts each once, in another order."""
-    values = {name(rng): rng.randrange(100, 1000) for _ in range(count)}
-    given = [f"{each} = {value}\n" for each, value in values.items()]
-    asked = [f"assert {each} == {value}\n" for each, value in values.items()]
+    """Return a file that assigns a number to each of `count` names, and asserts them in another order."""
+    values = {name: number(rng) for name in rng.sample(NAMES, count)}
+    given = [f"{name} = {value}\n" for name, value in values.items()]
+    asked = [f"assert {name} == {value}\n" for name, value in values.items()]
     return "".join([*given, *rng.sample(asked, len(asked))])
 
 
-def name(rng: random.Random) -> str:
-    return "".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=4))
+def number(rng: random.Random) -> str:
+    return f"{rng.randrange(10, 100)}.{rng.randrange(10, 100)}"
 
 
 def corpus(folder: Path) -> Path:
@@ -85,7 +87,7 @@ def corpus(folder: Path) -> Path:
     code = [path.read_text() for path in sorted(Path(torch.__file__).parent.glob("*.py"))[:40]]
     Tokenizer.train([*files[:200], *code], VOCABULARY).save(folder / "start")
     sources = (
-        CorpusSource(name="lookups", archives=(str(packed),), licence="MIT", together="file", weight=4.0),
+        CorpusSource(name="lookups", archives=(str(packed),), licence="MIT", together="file", weight=2.0),
         CorpusSource(name="code", packages=PACKAGES),
         CorpusSource(name="held", packages=(HELD_OUT,), held_out=True),
     )
@@ -99,13 +101,12 @@ def passkey(tokenizer: Tokenizer, length: int, seed: int) -> tuple[torch.Tensor,
     """Return a context of `length` tokens that ends in the number which its first line gave to a name, and
     how many tokens the number has."""
     rng = random.Random(f"passkey {seed}")
-    key, value = name(rng), rng.randrange(100, 1000)
+    (key, *others), value = rng.sample(NAMES, len(NAMES)), number(rng)
     first, last = tokenizer.encode(f"# 0.py\n{key} = {value}\n"), tokenizer.encode(f"assert {key} == {value}")
-    middle: list[int] = []
-    while len(first) + len(middle) + len(last) < length:
-        middle += tokenizer.encode(f"{name(rng)} = {rng.randrange(100, 1000)}\n")
+    middle = tokenizer.encode("".join(f"{name} = {number(rng)}\n" for name in others))
     ids = [*first, *middle[: length - len(first) - len(last)], *last]
-    return torch.tensor(ids), len(tokenizer.encode(str(value)))
+    assert len(ids) == length
+    return torch.tensor(ids), len(tokenizer.encode(value))
 
 
 @torch.no_grad()
@@ -113,9 +114,9 @@ def passkeys_found(decoder: Decoder, tokenizer: Tokenizer, length: int, count: i
     """Return the share of passkeys whose every token is the most likely one after the tokens before it."""
     right = 0
     for seed in range(count):
-        ids, number = passkey(tokenizer, length, seed)
-        best = decoder(ids[None, :-1])[0][0, -number:].argmax(-1)
-        right += bool((best == ids[-number:]).all())
+        ids, last = passkey(tokenizer, length, seed)
+        best = decoder(ids[None, :-1])[0][0, -last:].argmax(-1)
+        right += bool((best == ids[-last:]).all())
     return right / count
 
 
