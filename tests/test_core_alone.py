@@ -80,6 +80,8 @@ CALLS: dict[str, tuple[str, str]] = {
     "bench looks": ("--versions 1 --directory runs/demo", "train"),
     "bench calibrate": ("m@http://127.0.0.1:9/v1", ""),
     "bench pairs": ("suite --out pairs", ""),
+    "data build": ("corpus.toml --out corpus", "data"),
+    "pretrain": ("pretrain.toml", "train"),
     "acp": ("", "code"),
     "search query": ("header --directory repo", ""),
     "search serve": ("--model minilm", "search"),

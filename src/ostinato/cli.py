@@ -91,6 +91,14 @@ def _search(commands: Commands) -> None:
     register_serve(group)
 
 
+def _data(commands: Commands) -> None:
+    from ostinato.bench.fence import texts_at
+    from ostinato.data.commands import register
+    from ostinato.model.tokenizer import Tokenizer
+
+    register(commands, encoder=Tokenizer.load, texts=texts_at)
+
+
 def _doctor(commands: Commands) -> None:
     from ostinato.engine.machine import facts
     from ostinato.sandbox.doctor import register
@@ -127,6 +135,8 @@ COMMANDS: Mapping[str, tuple[str, Register]] = {
         "measure versions on a suite of tasks, and tell them apart",
         _in("ostinato.loop.suites.commands"),
     ),
+    "data": ("make a corpus to pretrain on", _data),
+    "pretrain": ("pretrain a checkpoint further, on a corpus", _in("ostinato.train.pretrain.commands")),
     "acp": (
         "serve the agent to an editor (Agent Client Protocol)",
         _in("ostinato.harness.frontends.acp.main"),
@@ -193,6 +203,8 @@ ostinato bench refresh mined --directory runs/team --look
 ostinato bench looks --versions 7 8 --directory runs/team
 ostinato bench calibrate qwen3@http://127.0.0.1:8000/v1
 ostinato bench pairs mined --out pairs.jsonl
+ostinato data build corpus.toml --out corpus
+ostinato pretrain pretrain.toml
 ostinato acp --url http://127.0.0.1:8080
 ostinato search serve --key-file key
 ostinato search query "parse a header"
