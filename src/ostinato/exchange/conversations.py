@@ -88,7 +88,7 @@ def _dialogue(segment: int, turns: Sequence[Turn], renderer: Renderer) -> Dialog
         messages, answers = messages[1:], [(place - 1, turn) for place, turn in answers]
     return Dialogue(
         segment=segment,
-        messages=tuple(_redacted(message) for message in messages),
+        messages=tuple(redacted(message) for message in messages),
         turns=tuple(answers),
         tools=tuple(redact_json(tool) for tool in tools),
     )
@@ -115,7 +115,7 @@ def _read(ids: Sequence[int], renderer: Renderer, messages: list[Message]) -> No
             messages.append({"role": block.role, "content": block.text})
 
 
-def _redacted(message: Message) -> Message:
+def redacted(message: Message) -> Message:
     """Return a message in which every text is redacted once more: the rules may be newer than the record."""
     made = {**message, "content": redact(message.get("content") or "")}
     if message.get("reasoning_content"):
