@@ -1,8 +1,9 @@
 """Logs that real clients wrote, in the record: demonstrations with consent, nothing for the policy gradient.
 
-Covers exchange/importing.py, exchange/logs/*.py (base, claude_code, codex, opencode, calls) and
-exchange/commands.py. `wire/` has one session each of Claude Code 2.1.197, Codex 0.169.0 and opencode
-1.18.33 that edited a file, and two calls of LiteLLM 1.110.2, with notes that no message is in made short.
+Covers exchange/importing.py, exchange/commands.py, exchange/logs/base.py, exchange/logs/claude_code.py,
+exchange/logs/codex.py, exchange/logs/opencode.py and exchange/logs/calls.py. `wire/` has one session each
+of Claude Code 2.1.197, Codex 0.169.0 and opencode 1.18.33 that edited a file, and two calls of LiteLLM
+1.110.2, with notes that no message is in made short.
 """
 
 import io
@@ -186,7 +187,8 @@ def test_langfuse_exports_and_its_api_are_read_alike(store: Store, tmp_path: Pat
     rows = [
         {"type": "SPAN"},
         {"type": "GENERATION", "trace_id": "t", "session_id": "a", "user_id": "ben",
-         "provided_model_name": "m", "start_time": "2025-11-29 10:00:00.000000", "input": json.dumps(ask), "output": json.dumps(answer)},
+         "provided_model_name": "m", "start_time": "2025-11-29 10:00:00.000000",
+         "input": json.dumps(ask), "output": json.dumps(answer)},
         {"type": "GENERATION", "traceId": "b", "userId": "ben", "startTime": "2025-11-29T10:00:00Z",
          "input": {"messages": ask, "tools": []}, "output": "Fixed."},
         {"type": "GENERATION", "traceId": "c", "startTime": 1.0, "input": "plain words", "output": "x"},
