@@ -51,7 +51,7 @@ class OpenRecord:
 
     def sessions(self, **chosen: Unpack[Chosen]) -> Table[Session]:
         """Return the sessions that are meant, oldest first."""
-        return Table(pages=lambda: self._pages(SESSIONS, chosen))
+        return Table(pages=lambda: self.pages(SESSIONS, chosen))
 
     def session(self, given: str) -> Session:
         """Return the session of an id, or of the beginning of one. Raises IdError."""
@@ -69,7 +69,7 @@ class OpenRecord:
 
     def rewards(self, of: Session | str | None = None, **chosen: Unpack[Chosen]) -> Table[Reward]:
         """Return the last recorded reward of one session, or of all that are meant."""
-        return self._of_sessions(SESSIONS, of, chosen, self._last_rewards)
+        return self._of_sessions(SESSIONS, of, chosen, self.last_rewards)
 
     def reward(self, of: Session | str) -> Reward | None:
         """Return the last recorded reward of a session, with its parts; None when it was never scored."""
@@ -95,7 +95,7 @@ class OpenRecord:
     def close(self) -> None:
         self.store.close()
 
-    def _pages(self, size: int, chosen: Chosen) -> Iterator[list[Session]]:
+    def pages(self, size: int, chosen: Chosen) -> Iterator[list[Session]]:
         return chosen_sessions(
             self.store,
             size,
@@ -114,13 +114,13 @@ class OpenRecord:
     ) -> Table[T]:
         def pages() -> Iterator[list[T]]:
             one = None if of is None else self.session(of) if isinstance(of, str) else of
-            for page in self._pages(size, chosen) if one is None else ([one],):
+            for page in self.pages(size, chosen) if one is None else ([one],):
                 found = read([session.id for session in page])
                 yield [noun for session in page for noun in found.get(session.id, ())]
 
         return Table(pages=pages)
 
-    def _last_rewards(self, ids: Sequence[str]) -> dict[str, list[Reward]]:
+    def last_rewards(self, ids: Sequence[str]) -> dict[str, list[Reward]]:
         with self.store.database.read() as connection:
             rows = last_rows(connection, rewards, ids)
             return {id_: [reward_of(row._mapping)] for id_, row in rows.items()}
