@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Join, Table, delete, func, or_, select, update
 
+from ostinato.store.joins import forget
 from ostinato.store.ledger.ledger import Ledger
 from ostinato.store.ledger.slot_rows import forget_kept
 from ostinato.store.sql import schema
@@ -25,7 +26,7 @@ from ostinato.types import Ending, State, new_id
 PURGED = "purged"
 AGE = "age of "
 """The beginning of `purged_by` where a session went for its age; others name a person."""
-TABLES_WITH_USERS = (schema.sessions, schema.keys, schema.consents, schema.events)
+TABLES_WITH_USERS = (schema.sessions, schema.keys, schema.consents, schema.events, schema.joins)
 """The tables that name a user and their organisation."""
 NO_TOKENS: dict[str, Any] = {"ids": b"", "logprobs": b"", "versions": b""}
 NO_PROMPT: dict[str, Any] = {
@@ -81,6 +82,7 @@ def purge(
         if user:
             _withdraw_consent(connection, user, organisation, by)
             _revoke_keys(connection, user, organisation)
+            forget(connection, user, organisation)
         trained = trained_on(connection, ids)
         descended = _descendants(connection, trained)
         store.database.must_scrub(connection)
