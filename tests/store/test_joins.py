@@ -23,7 +23,9 @@ def test_a_code_makes_one_key_and_the_same_machine_may_ask_again(store: Store, j
         assert joins.redeem(code, KEY, consent=True, now=1e9).organisation == "payments"
     key = store.key(KEY)
     assert key is not None and (key.user, key.organisation, key.consent) == ("ada", "payments", False)
-    assert [(each.user, each.granted, each.set_by) for each in store.accounts.consents()] == [("ada", True, "ada")]
+    assert [(each.user, each.granted, each.set_by) for each in store.accounts.consents()] == [
+        ("ada", True, "ada")
+    ]
     assert joins.open() == []
     with pytest.raises(JoinError, match="was used on 2001-09-09") as used:
         joins.redeem(code, OTHER, consent=None, now=1e9)

@@ -85,7 +85,9 @@ class Joins:
             if invited.used_at is not None:
                 if row["key"] == key:
                     return invited
-                raise JoinError("used", f"this join code was used on {_day(invited.used_at)}, and is valid once")
+                raise JoinError(
+                    "used", f"this join code was used on {_day(invited.used_at)}, and is valid once"
+                )
             if invited.expires_at <= now:
                 raise JoinError("expired", f"this join code was valid until {_day(invited.expires_at)}")
             mine = update(joins).where(joins.c.hash == hashed, joins.c.used_at.is_(None))

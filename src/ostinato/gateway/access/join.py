@@ -1,7 +1,8 @@
 """People join with a code that is valid once, and say themselves whether their sessions may be trained on.
 
 The machine of the person sends the code and the hash of a key that it made. Refused codes are counted by
-address, since somebody who guesses is refused much. Neither code nor key stands in a URL, so no proxy logs it.
+address, since somebody who guesses is refused much. Neither code nor key stands in a URL, where proxies would
+log it.
 """
 
 import asyncio
@@ -35,8 +36,8 @@ SCRIPT = """\
 # Joins this machine to a team: curl -fsS ADDRESS/join | sh -s -- ADDRESS CODE
 main() {
   if ! command -v ostinato >/dev/null 2>&1; then
-    echo "ostinato is not installed here: install the wheel or the package that your team uses (pipx, uv tool" >&2
-    echo "or pip), then type this line again. Your code has not been used." >&2
+    echo "ostinato is not installed here: install the wheel or package of your team (pipx, uv tool, pip)," >&2
+    echo "then type this line again. Your code has not been used." >&2
     exit 1
   fi
   if (: </dev/tty) 2>/dev/null; then exec ostinato join "$@" </dev/tty; fi

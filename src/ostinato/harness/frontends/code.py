@@ -10,6 +10,7 @@ from rich.console import Console
 from ostinato.config import ConfigError
 from ostinato.harness.client import GatewayRefused
 from ostinato.harness.frontends import plain
+from ostinato.harness.frontends.command_line import NO_KEY
 from ostinato.harness.frontends.screen import Screen
 from ostinato.harness.frontends.slash_commands import command
 from ostinato.harness.git import GitError
@@ -48,7 +49,10 @@ async def code(request: CodeRequest, options: Options, console: Console) -> int:
     """Return the exit status: 0 done, 1 not done, 2 wrong request, 130 interrupted."""
     converses = not request.undo and (request.interactive or request.prompt is None)
     if not options.key and not request.undo:
-        return _refuse(console, "no API key: set OSTINATO_KEY, or name a file that holds it with --key-file")
+        return _refuse(
+            console,
+            NO_KEY,
+        )
     try:
         if converses and not request.plain and _is_typed() and console.is_terminal:
             if find_spec("textual") is not None:

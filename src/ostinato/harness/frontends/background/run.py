@@ -29,6 +29,7 @@ from ostinato.harness.frontends.background.tasks import (
     boot_id,
     make_room,
 )
+from ostinato.harness.frontends.command_line import NO_KEY
 from ostinato.harness.frontends.plain import verdict
 from ostinato.harness.frontends.replay import recorded_call
 from ostinato.harness.frontends.screen import Screen, at_home
@@ -83,7 +84,7 @@ def begin(start: Start, options: Options, console: Console) -> int:
     own: neither the end of the terminal nor Ctrl-C reaches it.
     """
     if not options.key:
-        console.print("ostinato: no API key: set OSTINATO_KEY, or name a file that holds it with --key-file")
+        console.print(f"ostinato: {NO_KEY}")
         return WRONG
     receiving, sending = os.pipe()
     if (child := os.fork()) == 0:
