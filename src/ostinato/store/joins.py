@@ -72,7 +72,7 @@ class Joins:
             return forget(connection, user, organisation, unused=True)
 
     def redeem(self, code: str, key: str, *, consent: bool | None, now: float | None = None) -> Invited:
-        """Add the key with the SHA-256 `key` to the code's user, with their word on training if they gave one.
+        """Give the key with the SHA-256 `key` to the code's user, and keep their word on training if any.
 
         The same code with the same key changes nothing. Raises JoinError.
         """

@@ -15,6 +15,7 @@ from pathlib import Path
 
 URL, KEY = "OSTINATO_URL", "OSTINATO_KEY"
 """The environment variables that go before the file."""
+NO_KEY = "no API key: set OSTINATO_KEY, name a file that holds it with --key-file, or use `ostinato join`"
 LOCAL = "http://127.0.0.1:8080"
 """The address of a gateway on this machine, which commands use where none is named."""
 
@@ -39,7 +40,7 @@ class Joined:
 def joined(url: str | None = None) -> Joined:
     """Return the gateway at `url`, else the one that the environment or the file names.
 
-    The key of the file goes to the address of the file alone. Raise JoinedError for a file that cannot be read.
+    The key of the file goes to the address of the file alone. Raise JoinedError for a file that is wrong.
     """
     values = _file(joined_path())
     there, key = str(values.get("url", "")), str(values.get("key", ""))

@@ -10,7 +10,6 @@ from rich.console import Console
 from ostinato.config import ConfigError
 from ostinato.harness.client import GatewayRefused
 from ostinato.harness.frontends import plain
-from ostinato.harness.frontends.command_line import NO_KEY
 from ostinato.harness.frontends.screen import Screen
 from ostinato.harness.frontends.slash_commands import command
 from ostinato.harness.git import GitError
@@ -20,6 +19,7 @@ from ostinato.harness.users import SilentUser, TerminalUser, User
 from ostinato.harness.workspace.workbench import Options, Workbench
 from ostinato.sandbox.base import SandboxError
 from ostinato.types import Ending
+from ostinato.web.joined import NO_KEY
 
 NO_TEXTUAL = "in plain lines, since the full screen needs textual: pip install -e '.[code]'"
 NOTHING = "nothing to do: give a prompt, or start it in a terminal"

@@ -18,7 +18,6 @@ Commands = argparse._SubParsersAction  # the type that add_subparsers returns
 WRONG = 2
 SUMMARIZING = "compact"
 """The profile of people: the tools of `core`, and a long session goes on from a summary of its own."""
-NO_KEY = "no API key: set OSTINATO_KEY, name a file that holds it with --key-file, or use `ostinato join`"
 URL_HELP = f"the gateway (default: OSTINATO_URL, else the team that this machine joined, else {LOCAL})"
 
 

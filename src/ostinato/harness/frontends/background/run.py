@@ -29,7 +29,6 @@ from ostinato.harness.frontends.background.tasks import (
     boot_id,
     make_room,
 )
-from ostinato.harness.frontends.command_line import NO_KEY
 from ostinato.harness.frontends.plain import verdict
 from ostinato.harness.frontends.replay import recorded_call
 from ostinato.harness.frontends.screen import Screen, at_home
@@ -40,6 +39,7 @@ from ostinato.harness.workspace.checkpoints import Checkpoints
 from ostinato.harness.workspace.workbench import Options, Workbench
 from ostinato.sandbox.base import SandboxError
 from ostinato.types import Ending, SignalKind, new_id
+from ostinato.web.joined import NO_KEY
 
 MAX_TURNS = 1_000
 PATIENCE_S = 3_600.0
