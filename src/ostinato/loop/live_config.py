@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
 from ostinato.config import ConfigError
 from ostinato.rewards.live.definition import LIVE, LiveDefinition, read_definition
@@ -24,8 +25,13 @@ class LiveConfig:
 
     developers: int | Literal["people"] = 80
     """The number of simulated developers, or `people` for the sessions that people bring by themselves."""
+    host: str = "127.0.0.1"
+    """The address that the gateway listens on."""
     port: int = 0
     """The port of the gateway while the run is open, for `people`; 0 takes a free one."""
+    address: str = ""
+    """The address at which people reach the gateway where a proxy of yours stands before it, as
+    https://models.example; the gateway serves requests whose Host is that name."""
     sessions: int = 320
     """The sessions of all developers together that a cycle waits for, if its time is not over before."""
     oldest_s: float = 1_209_600.0
@@ -76,6 +82,12 @@ class LiveConfig:
     """The loss of reward a session that would be too much for `suite` and `cheaper`."""
 
 
+def allowed_hosts(live: LiveConfig) -> tuple[str, ...]:
+    """Return the names under which a proxy of the team passes requests on."""
+    name = urlsplit(live.address).hostname
+    return (name,) if name else ()
+
+
 def live_definition(live: LiveConfig) -> LiveDefinition:
     """Return the definition of the live reward. Raises ConfigError for one that cannot be used."""
     return LIVE if live.reward is None else read_definition(live.reward)
@@ -92,6 +104,8 @@ def check_live(live: LiveConfig) -> None:
     for name, words in {"claim": CLAIMS, "budget": BUDGETS, "assign": ASSIGN}.items():
         if getattr(live, name) not in words:
             raise ConfigError(f"live.{name} is {getattr(live, name)!r}: it is one of {', '.join(words)}")
+    if live.address and urlsplit(live.address).scheme not in ("http", "https"):
+        raise ConfigError(f"live.address is {live.address!r}: write it as https://models.example")
     if not 0 <= live.hold_out < 1:
         raise ConfigError(f"live.hold_out is {live.hold_out}: it is 0 or more, and below 1")
     if not 0 < live.person_share <= 1:

@@ -10,7 +10,7 @@ import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -18,11 +18,9 @@ from starlette.routing import Route
 
 from ostinato.gateway.access.keys import KeyRing
 from ostinato.gateway.body import encode, parse_json, read_body
-from ostinato.gateway.dialects.request import Models
 from ostinato.gateway.errors import ApiError, invalid
 from ostinato.store import Store
 from ostinato.store.joins import JoinError, Joins
-from ostinato.types import ApiKey
 from ostinato.web.origin import is_loopback
 
 MOST_BYTES = 4096
@@ -53,9 +51,6 @@ class JoinSources(Protocol):
 
     store: Store
     keys: KeyRing
-    models: Models
-
-    async def context(self, key: ApiKey) -> int: ...
 
 
 class Refusals:
@@ -98,8 +93,7 @@ def join_routes(gateway: JoinSources) -> list[Route]:
         made = await asyncio.to_thread(gateway.store.key, key)
         if made is None:
             raise ApiError(401, f"the key of this code was revoked: {ADVICE}", code="invalid_api_key")
-        name = gateway.models.names[0]
-        return encode(_recording(made) | {"model": name, "context": await gateway.context(made)})
+        return encode({"user": made.user, "organisation": made.organisation, "trained_on": made.consent})
 
     async def consent(request: Request) -> Response:
         """Set the word of the key's user on training, and respond with what holds now."""
@@ -121,10 +115,6 @@ def join_routes(gateway: JoinSources) -> list[Route]:
         Route("/join", script, methods=["GET"]),
         Route("/consent", consent, methods=["POST"]),
     ]
-
-
-def _recording(key: ApiKey) -> dict[str, Any]:
-    return {"user": key.user, "organisation": key.organisation, "trained_on": key.consent}
 
 
 def _read_join(body: object) -> tuple[str, str, bool | None]:
