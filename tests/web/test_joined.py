@@ -44,13 +44,13 @@ def test_a_file_that_is_wrong_is_named(text, why) -> None:
 
 @pytest.mark.parametrize("command", ["code", "acp"])
 def test_the_agent_goes_where_the_person_joined_and_takes_the_key_nowhere_else(command: str) -> None:
-    def known(*words: str) -> dict[str, str]:
+    def known(*words: str) -> Joined:
         return gateway_of(parser_of(command).parse_args([command, *words]))
 
-    assert known() == {"url": LOCAL, "key": ""}
+    assert known() == Joined(url=LOCAL, key="")
     keep("https://team", "k")
-    assert known() == {"url": "https://team", "key": "k"}
-    assert known("--url", "https://team") == {"url": "https://team", "key": "k"}
-    assert known("--url", "https://elsewhere") == {"url": "https://elsewhere", "key": ""}
+    assert known() == Joined(url="https://team", key="k")
+    assert known("--url", "https://team") == Joined(url="https://team", key="k")
+    assert known("--url", "https://elsewhere") == Joined(url="https://elsewhere", key="")
     with pytest.raises(ConfigError):
         known("--key-file", "missing")

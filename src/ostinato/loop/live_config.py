@@ -83,9 +83,11 @@ class LiveConfig:
 
 
 def allowed_hosts(live: LiveConfig) -> tuple[str, ...]:
-    """Return the names under which a proxy of the team passes requests on."""
-    name = urlsplit(live.address).hostname
-    return (name,) if name else ()
+    """Return the names under which a proxy of the team passes requests on. Raises ConfigError."""
+    url = urlsplit(live.address)
+    if live.address and (url.scheme not in ("http", "https") or not url.hostname):
+        raise ConfigError(f"live.address is {live.address!r}: write it as https://models.example")
+    return (url.hostname,) if url.hostname else ()
 
 
 def live_definition(live: LiveConfig) -> LiveDefinition:
@@ -104,8 +106,6 @@ def check_live(live: LiveConfig) -> None:
     for name, words in {"claim": CLAIMS, "budget": BUDGETS, "assign": ASSIGN}.items():
         if getattr(live, name) not in words:
             raise ConfigError(f"live.{name} is {getattr(live, name)!r}: it is one of {', '.join(words)}")
-    if live.address and urlsplit(live.address).scheme not in ("http", "https"):
-        raise ConfigError(f"live.address is {live.address!r}: write it as https://models.example")
     if not 0 <= live.hold_out < 1:
         raise ConfigError(f"live.hold_out is {live.hold_out}: it is 0 or more, and below 1")
     if not 0 < live.person_share <= 1:

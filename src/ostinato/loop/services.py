@@ -48,7 +48,7 @@ USE_THE_OBJECTS = {"engine", "learner"}
 """The kinds of services that get the credentials of the bucket with the run's weights."""
 OF_CLOUDS = ("AWS_", "GOOGLE_", "AZURE_")
 """How the names of variables begin in which buckets have their addresses and credentials."""
-ANY_ADDRESS = {LOOPBACK, "0.0.0.0", "::"}
+ANY_ADDRESS = {LOOPBACK, "0.0.0.0", "::"}  # noqa: S104
 """The addresses that a service may be told to listen on and is reached at by that of its host."""
 NOTHING: Mapping[str, str] = {}
 

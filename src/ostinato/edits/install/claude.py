@@ -99,18 +99,21 @@ def _is_ours(text: str) -> bool:
 
 
 def write_settings(path: Path, settings: dict[str, Any], *, secret: bool = False) -> None:
-    """Write a JSON object, a `secret` one for its owner alone. Raise InstallError where that fails."""
+    """Write a JSON object, as `write_text` does."""
+    write_text(path, json.dumps(settings, indent=2, ensure_ascii=False) + "\n", secret=secret)
+
+
+def write_text(path: Path, text: str, *, secret: bool = False) -> None:
+    """Write a whole file, a `secret` one for its owner alone. Raise InstallError where that fails."""
     if secret and path.is_symlink():
-        raise InstallError(
-            f"{path} is a link to {path.resolve()}, where a key may be published: set it yourself"
-        )
+        raise InstallError(f"{path} is a link to {path.resolve()}, and a key belongs into no shared file")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f"{path.name}.{os.getpid()}.part")
         part.touch(mode=0o600)
-        part.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n")
-        mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
-        part.chmod(0o600 if secret else mode)
+        part.write_text(text)
+        if not secret:
+            part.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o644)
         part.replace(path)
     except OSError as error:
         raise InstallError(f"cannot write {path}: {error.strerror}") from error

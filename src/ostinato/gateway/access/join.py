@@ -10,6 +10,7 @@ import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from starlette.requests import Request
@@ -101,11 +102,11 @@ def join_routes(gateway: JoinSources) -> list[Route]:
         body = parse_json(await read_body(request, MOST_BYTES))
         if not isinstance(body, dict) or body.keys() != {"granted"} or type(body["granted"]) is not bool:
             raise invalid('send {"granted": true} or {"granted": false}', "granted")
-        owner = {"organisation": key.organisation, "user": key.user}
-        said = {**owner, "granted": body["granted"], "by": key.user}
-        await asyncio.to_thread(lambda: gateway.store.accounts.set_consent(**said))
-        agreed = await asyncio.to_thread(gateway.store.accounts.consented, [(key.organisation, key.user)])
-        return encode({**owner, "trained_on": agreed[key.organisation, key.user]})
+        accounts, (organisation, user) = gateway.store.accounts, (key.organisation, key.user)
+        say = partial(accounts.set_consent, organisation=organisation, user=user, by=user)
+        await asyncio.to_thread(say, granted=body["granted"])
+        agreed = await asyncio.to_thread(accounts.consented, [(organisation, user)])
+        return encode({"user": user, "organisation": organisation, "trained_on": agreed[organisation, user]})
 
     async def script(_: Request) -> Response:
         return PlainTextResponse(SCRIPT)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ostinato.config import ConfigError, secret
-from ostinato.web.joined import KEY, LOCAL, JoinedError, joined
+from ostinato.web.joined import KEY, LOCAL, Joined, JoinedError, joined
 
 if TYPE_CHECKING:
     from ostinato.harness.workspace.workbench import Options
@@ -100,10 +100,12 @@ def _options(options: argparse.Namespace) -> "Options":
     from ostinato.harness.profiles.profile import profile
     from ostinato.harness.workspace.workbench import PEOPLE, Options
 
+    gateway = gateway_of(options)
     rules = [rule for action in Action for rule in policy.given(action, getattr(options, action.value))]
     return Options(
         directory=options.directory,
-        **gateway_of(options),
+        url=gateway.url,
+        key=gateway.key,
         config=replace(PEOPLE, profile=profile(options.profile or SUMMARIZING).name),
         fits_profile=options.profile is None,
         rules=tuple(rules),
@@ -111,14 +113,14 @@ def _options(options: argparse.Namespace) -> "Options":
     )
 
 
-def gateway_of(options: argparse.Namespace) -> dict[str, str]:
+def gateway_of(options: argparse.Namespace) -> Joined:
     """Return the address and the key of the gateway that the flags name, or that is known here.
 
     Raises ConfigError and JoinedError.
     """
     known = joined(options.url)
     key = secret(options.key_file, KEY) or known.key
-    return {"url": known.url or LOCAL, "key": key}
+    return Joined(url=known.url or LOCAL, key=key)
 
 
 def _session(sessions: argparse.ArgumentParser) -> None:

@@ -5,7 +5,6 @@ says which setting it is. What an earlier `join` wrote is replaced.
 """
 
 import json
-import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping
@@ -13,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ostinato.edits.install.claude import read_settings, write_settings
+from ostinato.edits.install.claude import read_settings, write_settings, write_text
 from ostinato.edits.install.git_hooks import InstallError
 
-OURS = "ostinato"
 BLOCK = re.compile(r"# >>> ostinato join >>>\n.*?# <<< ostinato join <<<\n", re.DOTALL)
 CODEX_MODEL = """\
 # >>> ostinato join >>>
@@ -68,7 +66,7 @@ def claude_code(home: Path, member: Membership) -> str:
 
 
 def opencode(home: Path, member: Membership) -> str:
-    path = _config(home) / "opencode" / "opencode.json"
+    path = home / ".config" / "opencode" / "opencode.json"
     settings = read_settings(path)
     limit = {"context": member.context or 32_000, "output": min(8_000, (member.context or 32_000) // 4)}
     provider = {
@@ -76,42 +74,36 @@ def opencode(home: Path, member: Membership) -> str:
         "options": {"baseURL": f"{member.url}/v1", "apiKey": member.key},
         "models": {member.model: {"limit": limit}},
     }
-    providers = _table(path, settings, "provider") | {OURS: provider}
-    chosen = {"model": settings.get("model", f"{OURS}/{member.model}")}
+    providers = _table(path, settings, "provider") | {"ostinato": provider}
+    chosen = {"model": settings.get("model", f"ostinato/{member.model}")}
     write_settings(path, settings | chosen | {"provider": providers}, secret=True)
     return f"opencode: {path}, model {chosen['model']}"
 
 
 def codex(home: Path, member: Membership) -> str:
     path = home / ".codex" / "config.toml"
-    if path.is_symlink():
-        raise InstallError(
-            f"{path} is a link to {path.resolve()}, where a key may be published: set it yourself"
-        )
     text = BLOCK.sub("", path.read_text()) if path.exists() else ""
     kept = _parsed(path, text)
-    if OURS in kept.get("model_providers", {}):
-        raise _taken(path, f"model_providers.{OURS}")
+    if "ostinato" in kept.get("model_providers", {}):
+        raise _taken(path, "model_providers.ostinato")
     chosen = "" if kept.keys() & {"model", "model_provider"} else CODEX_MODEL.format(json.dumps(member.model))
-    bearer = json.dumps(f"Bearer {member.key}")
-    provider = CODEX_PROVIDER.format(json.dumps(f"{member.url}/v1"), bearer)
-    whole = f"{chosen}{text}{'' if text.endswith(chr(10)) or not text else chr(10)}{provider}"
+    url, bearer = json.dumps(f"{member.url}/v1"), json.dumps(f"Bearer {member.key}")
+    ended = text if text.endswith("\n") or not text else f"{text}\n"
+    whole = f"{chosen}{ended}{CODEX_PROVIDER.format(url, bearer)}"
     _parsed(path, whole)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    part.touch(mode=0o600)
-    part.write_text(whole)
-    part.replace(path)
+    write_text(path, whole, secret=True)
     how = (
-        "" if chosen else f"; it keeps its model: `codex -c model_provider=ostinato -c model={member.model}`"
+        ""
+        if chosen
+        else f"; its model stays, but for: codex -c model_provider=ostinato -c model={member.model}"
     )
     return f"Codex: {path}{how}"
 
 
 def zed(home: Path, member: Membership) -> str:
-    path = _config(home) / "zed" / "settings.json"
+    path = home / ".config" / "zed" / "settings.json"
     settings = read_settings(path)
-    servers = _table(path, settings, "agent_servers") | {OURS: {"command": "ostinato", "args": ["acp"]}}
+    servers = _table(path, settings, "agent_servers") | {"ostinato": {"command": "ostinato", "args": ["acp"]}}
     write_settings(path, settings | {"agent_servers": servers})
     return f"Zed: {path}; other editors start `ostinato acp`"
 
@@ -126,10 +118,6 @@ CLIENTS: Mapping[str, tuple[str, Callable[[Path, Membership], str]]] = {
 
 The functions return what was written, and raise InstallError for a file that they leave as it is.
 """
-
-
-def _config(home: Path) -> Path:
-    return Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
 
 
 def _table(path: Path, settings: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ context = {context}       # tokens of prompt and completion together
 
 [harness]
 max_context = {max_context}   # no turn begins beyond it
-max_tokens = 4096             # of one completion
+max_tokens = {max_tokens}     # of one completion
 
 [live]
 developers = "people"
@@ -24,7 +24,7 @@ host = "{host}"           # 0.0.0.0 for every machine that reaches this one, wit
 port = {port}             # of the gateway; the dashboard has the next one
 address = {address}       # the address that people use, where a proxy stands before it
 # {decides}.
-claim = "better"          # "suite" once `[bench] suite` names a sealed one: `ostinato tasks mine`, `bench seal`
+claim = "better"          # "suite" once `[bench] suite` names one: `ostinato tasks mine`, `bench seal`
 assign = "block"          # everybody meets both versions and is compared with themselves
 sessions = {sessions}     # a candidate is trained after so many that may be learnt from
 ab_sessions = {ab_sessions}
@@ -73,7 +73,7 @@ services:
         RUN apt-get update && apt-get install -y --no-install-recommends git && rm -rf /var/lib/apt/lists/*
         COPY ostinato-*.whl /tmp/
         RUN pip install --no-cache-dir "$(ls /tmp/ostinato-*.whl)[demo,hf]"
-    command: ["ostinato", "team", "up", "--file", "/team/{file_name}"]
+    command: ["ostinato", "team", "up", "--file", "/team/{file}"]
     network_mode: host
     volumes: [".:/team"]
     restart: always

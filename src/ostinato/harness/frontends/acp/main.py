@@ -43,10 +43,12 @@ def _run(arguments: argparse.Namespace) -> int:
     from ostinato.harness.workspace.workbench import PEOPLE, Options
 
     try:
+        gateway = gateway_of(arguments)
         config = replace(PEOPLE, profile=profile(arguments.profile or SUMMARIZING).name)
         options = Options(
             directory=Path(),
-            **gateway_of(arguments),
+            url=gateway.url,
+            key=gateway.key,
             config=config,
             fits_profile=arguments.profile is None,
         )
