@@ -17,8 +17,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 FORBIDDEN = 403
 PROXY = "where your own proxy passes that name on, allow it with --allow-host or [live] address"
 REWRITES = (
-    "if a proxy of yours wrote that, let it pass Host on as it came (nginx: proxy_set_header Host $http_host) "
-    "and allow the name of that page with --allow-host or [live] address"
+    "if a proxy of yours wrote that, let it pass Host on as it came (nginx: proxy_set_header Host $http_host)"
+    " and allow the name of that page with --allow-host or [live] address"
 )
 
 

@@ -106,16 +106,18 @@ def standing(store: Store, live: LiveConfig, now: float) -> Standing:
     for key in store.accounts.keys():  # noqa: SIM118 (a method)
         if Role.ADMIN not in key.roles:
             states[key.user, key.organisation] = "joined"
-    agreed = store.accounts.consented(states.keys())
+    agreed = store.accounts.consented([(organisation, user) for user, organisation in states])
     here = {who: worked.get(who, Person(user=who[0], organisation=who[1])) for who in sorted(states)}
-    people = tuple(replace(each, state=states[who], trained_on=agreed[who]) for who, each in here.items())
+    people = tuple(
+        replace(each, state=states[who], trained_on=agreed[who[::-1]]) for who, each in here.items()
+    )
     definition = live_definition(live)
     week = ripe(store, definition, now=now, oldest_s=WEEK * DAY_S)
     began = min((each.first_at for each in people if each.first_at is not None), default=now)
     days = min(WEEK, max(1.0, (now - began) / DAY_S))
     joined = [each.recent for each in people if each.state == "joined"]
     return Standing(
-        people=people,
+        people=tuple(people),
         arrived=ripe(store, definition, now=now, oldest_s=live.oldest_s),
         wanted=live.sessions,
         a_day=(week.counted + (week.young or 0)) / days,

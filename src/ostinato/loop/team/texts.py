@@ -11,36 +11,44 @@ seed = 1
 path = {model}
 
 [engine]
-url = [{engine}]          # servers of this model that are there; several make a pool
-context = {context}       # tokens of prompt and completion together
+# Servers that serve this model already; several make a pool.
+url = [{engine}]
+context = {context}
 
 [harness]
-max_context = {max_context}   # no turn begins beyond it
-max_tokens = {max_tokens}     # of one completion
+max_context = {max_context}
+max_tokens = {max_tokens}
 
 [live]
 developers = "people"
-host = "{host}"           # 0.0.0.0 for every machine that reaches this one, without TLS
-port = {port}             # of the gateway; the dashboard has the next one
-address = {address}       # the address that people use, where a proxy stands before it
+# 0.0.0.0 is for every machine that reaches this one, without TLS. The dashboard has the next port.
+host = "{host}"
+port = {port}
+# The address that people use where a proxy stands before the gateway, as https://models.example.
+address = {address}
 # {decides}.
-claim = "better"          # "suite" once `[bench] suite` names one: `ostinato tasks mine`, `bench seal`
-assign = "block"          # everybody meets both versions and is compared with themselves
-sessions = {sessions}     # a candidate is trained after so many that may be learnt from
+# Once `[bench] suite` names a sealed suite (`ostinato tasks mine`, `bench seal`), claim = "suite" shows more.
+claim = "better"
+# Everybody meets both versions and is compared with themselves; a tenth of a small team is nobody.
+assign = "block"
+canary_sessions = 0
+# Sessions that may be learnt from, for each candidate, and sessions until a trial is judged.
+sessions = {sessions}
 ab_sessions = {ab_sessions}
-canary_sessions = 0       # a tenth of a small team is nobody
 learning_rate = 1e-5
 
-[tasks]                   # what a candidate must not have forgotten, until you seal a suite of your own
+[tasks]
+# What no candidate may forget, until you seal a suite of your own.
 held_out = {{seeds = 24, names = 8, pairs = 8, larger = 8, families = 8}}
 
 [bench]
 passes = 1
 
 [schedule]
+# Every five hours, until it is stopped.
 stages = ["after", "cycle"]
-cycles = 1000000          # until you stop it
-every_s = 18000           # five hours
+cycles = 1000000
+every_s = 18000
 """
 UNIT = """\
 # systemctl --user enable --now {folder}/ostinato-team.service && loginctl enable-linger
