@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import aiohttp
 
 from ostinato.extend import INHERITED
-from ostinato.loop.placement.base import LOOPBACK, Place, PlacementError, ServiceCommand, ServicePlacement
+from ostinato.loop.placement.base import Place, PlacementError, ServiceCommand, ServicePlacement
 from ostinato.loop.placement.config import KINDS
 from ostinato.loop.placement.local import LocalPlacement
 from ostinato.loop.run import Run, SettingsFile
@@ -48,8 +48,6 @@ USE_THE_OBJECTS = {"engine", "learner"}
 """The kinds of services that get the credentials of the bucket with the run's weights."""
 OF_CLOUDS = ("AWS_", "GOOGLE_", "AZURE_")
 """How the names of variables begin in which buckets have their addresses and credentials."""
-ANY_ADDRESS = {LOOPBACK, "0.0.0.0", "::"}  # noqa: S104
-"""The addresses that a service may be told to listen on and is reached at by that of its host."""
 NOTHING: Mapping[str, str] = {}
 
 
@@ -73,7 +71,8 @@ class Service:
         *,
         keep: bool = True,
         environment: Mapping[str, str] | None = None,
-        on_given_up: Callable[[ServiceError], None] | None = lambda _: None,
+        on_given_up: Callable[[ServiceError], None] = lambda _: None,
+        most_restarts: float = MAX_RESTARTS,
     ) -> None:
         self.name = name
         self.restarts = 0
@@ -86,8 +85,7 @@ class Service:
         """Called after a restart on another host, where the service has another `url`."""
         self._settings = settings
         self._log = logs / f"{name}.log"
-        self._keep = keep
-        self._on_given_up = on_given_up
+        self._keep, self._on_given_up = keep, on_given_up
         self._command = ServiceCommand(
             arguments=("-m", module, "--config", str(settings.path), "--table", name),
             log=self._log,
@@ -97,7 +95,7 @@ class Service:
         self._placement = placement
         self._kind = KINDS.get(module, module)
         self._port = settings.port(name)
-        self._listens = settings.host(name)
+        self._listens, self._most_restarts = settings.host(name), most_restarts
         self._found: Place | None = None
         self._host = ""
         self._watcher: asyncio.Task[None] | None = None
@@ -122,7 +120,7 @@ class Service:
 
     @property
     def url(self) -> str:
-        host = self.host if self._listens in ANY_ADDRESS else self._listens
+        host = self.host if self._listens in {"", "0.0.0.0"} else self._listens  # noqa: S104
         return f"http://{host}:{self.ready['port']}"
 
     async def start(self) -> "Service":
@@ -168,8 +166,7 @@ class Service:
         if self._found is None:
             self._found = await self._placement.find(self.name, self._kind)
             self._host = self._found.host
-            host = self.host if self._listens == LOOPBACK else self._listens
-            self._settings.change(self.name, host=host, port=self._port)
+            self._settings.change(self.name, host=self._listens or self.host, port=self._port)
         await self._found.start(self._command)
         if self._keep:
             self.ready = await self._ready_line()
@@ -206,7 +203,6 @@ class Service:
             try:
                 await self._restart(status)
             except ServiceError as error:
-                assert self._on_given_up is not None  # else no death is one too many
                 self._on_given_up(error)
                 return
 
@@ -278,7 +274,7 @@ class Service:
         self.restarts += 1
         now = time.monotonic()
         self._deaths = [*(each for each in self._deaths if each > now - RESTARTS_WITHIN_S), now]
-        if len(self._deaths) > MAX_RESTARTS and self._on_given_up is not None:
+        if len(self._deaths) > self._most_restarts:
             within = f"{len(self._deaths)} times within {RESTARTS_WITHIN_S / 60:.0f} minutes"
             raise ServiceError(f"{self.name} died {within}, {reason}")
 
@@ -314,18 +310,15 @@ class Services:
     ...     engine = await services.start("engine", "ostinato.engine.server", EngineServerConfig(...))
     """
 
-    def __init__(self, run: Run, placement: ServicePlacement | None = None, *, gives_up: bool = True) -> None:
+    def __init__(self, run: Run, placement: ServicePlacement | None = None) -> None:
         run.logs.mkdir(parents=True, exist_ok=True)
-        self._logs = run.logs
-        self._placement = placement or LocalPlacement()
+        self._logs, self._placement = run.logs, placement or LocalPlacement()
         self._settings = SettingsFile(run.processes)
         self._running: list[Service] = []
         self._given_up: asyncio.Future[ServiceError] = asyncio.get_running_loop().create_future()
-        self._gives_up = gives_up
-        """Whether a service that dies too often is the end of all, as of a run, and not of a supervisor."""
+        self.most_restarts: float = MAX_RESTARTS
         self.secret = os.environ.get(ENGINE_SECRET) or new_secret()
-        """The secret by which the engines of this run recognise its gateway and this process. One that stands
-        in the environment is that of a gateway above, which sends people to these engines."""
+        """The secret of these engines' callers; that of a gateway above stands in the environment."""
 
     async def __aenter__(self) -> "Services":
         return self
@@ -365,7 +358,8 @@ class Services:
             LocalPlacement(self.here) if beside else self._placement,
             keep=keep,
             environment={**environment, **secret},
-            on_given_up=self._give_up if self._gives_up else None,
+            on_given_up=self._give_up,
+            most_restarts=self.most_restarts,
         )
         self._running.append(service)
         return await service.start()

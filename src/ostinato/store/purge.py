@@ -14,13 +14,13 @@ from typing import Any
 
 from sqlalchemy import Connection, Join, Table, delete, func, or_, select, update
 
-from ostinato.store.joins import forget
 from ostinato.store.ledger.ledger import Ledger
 from ostinato.store.ledger.slot_rows import forget_kept
 from ostinato.store.sql import schema
 from ostinato.store.sql.chunks import chunks, values_in
 from ostinato.store.sql.errors import StoreError
 from ostinato.store.store import Store
+from ostinato.store.team.joins import forget
 from ostinato.types import Ending, State, new_id
 
 PURGED = "purged"

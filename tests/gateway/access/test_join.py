@@ -8,7 +8,7 @@ from ostinato.gateway.access.join import MOST_REFUSED, SCRIPT, Refusals
 from ostinato.gateway.errors import ApiError
 from ostinato.store import Store
 from ostinato.store.accounts import hash_key
-from ostinato.store.joins import Joins
+from ostinato.store.team.joins import Joins
 
 MINE, THEIRS = "key of my laptop", "key of another machine"
 

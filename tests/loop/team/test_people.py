@@ -8,8 +8,8 @@ from ostinato.loop.team.file import Team, TeamError
 from ostinato.loop.team.people import DAY_S, invite, remove, standing
 from ostinato.store import Store
 from ostinato.store.accounts import hash_key
-from ostinato.store.joins import JoinError, Joins
 from ostinato.store.purge import purge
+from ostinato.store.team.joins import JoinError, Joins
 from ostinato.types import Ending, Source
 
 

@@ -1,4 +1,4 @@
-"""Covers loop/team/up.py and store/lease.py: anything of a team is killed while people work."""
+"""Covers loop/team/up.py and store/team/lease.py: anything of a team is killed while people work."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ from ostinato.loop.folder import OwnedError, owned
 from ostinato.loop.team.file import Team, make_team, open_team
 from ostinato.store import Store
 from ostinato.store.accounts import hash_key
-from ostinato.store.lease import RecordInUseError, take_lease
+from ostinato.store.team.lease import RecordInUseError, take_lease
 
 KEY = "key of ada"
 CHILDREN = {"gateway": "--table gateway", "engine": "--table serve-engine", "dashboard": "ostinato dashboard"}

@@ -21,7 +21,7 @@ from ostinato.gateway.access.keys import KeyRing
 from ostinato.gateway.body import encode, parse_json, read_body
 from ostinato.gateway.errors import ApiError, invalid
 from ostinato.store import Store
-from ostinato.store.joins import JoinError, Joins
+from ostinato.store.team.joins import JoinError, Joins
 from ostinato.web.origin import is_loopback
 
 MOST_BYTES = 4096

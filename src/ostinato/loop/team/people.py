@@ -10,19 +10,19 @@ from ostinato.loop.live_config import LiveConfig, live_definition
 from ostinato.loop.people import Arrived, ripe
 from ostinato.loop.team.file import TeamError, decided
 from ostinato.store import Store
-from ostinato.store.joins import Joins
 from ostinato.store.purge import PURGED
 from ostinato.store.sql.schema import sessions
+from ostinato.store.team.joins import Joins
 from ostinato.types import Role, Source
 
 DAY_S, WEEK = 86_400.0, 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Person:
+class Member:
     """One person of the team, with their sessions in all and in the last week; times since the epoch.
 
-    >>> Person(user="ada", organisation="", sessions=3, state="joined").trained_on
+    >>> Member(user="ada", organisation="", sessions=3, state="joined").trained_on
     False
     """
 
@@ -46,7 +46,7 @@ class Standing:
     18.5
     """
 
-    people: tuple[Person, ...]
+    people: tuple[Member, ...]
     arrived: Arrived
     wanted: int
     """The sessions that may be learnt from which a candidate needs."""
@@ -74,7 +74,7 @@ def invite(store: Store, names: Sequence[str], organisation: str, *, days: float
     return {name: joins.invite(name, organisation, expires_at=until) for name in names}
 
 
-def remove(store: Store, user: str, organisation: str | None) -> tuple[Person, int, int]:
+def remove(store: Store, user: str, organisation: str | None) -> tuple[Member, int, int]:
     """Revoke the keys and codes of a user, whose sessions stay; return them, with the numbers of both.
 
     Raises TeamError for a user who has neither, and for one whom several organisations know.
@@ -94,7 +94,7 @@ def remove(store: Store, user: str, organisation: str | None) -> tuple[Person, i
     store.accounts.retire(mine)
     withdrawn = joins.withdraw(user, theirs)
     here = {(each.user, each.organisation): each for each in _worked(store, time.time())}
-    return here.get((user, theirs), Person(user=user, organisation=theirs)), len(mine), withdrawn
+    return here.get((user, theirs), Member(user=user, organisation=theirs)), len(mine), withdrawn
 
 
 def standing(store: Store, live: LiveConfig, now: float) -> Standing:
@@ -107,7 +107,7 @@ def standing(store: Store, live: LiveConfig, now: float) -> Standing:
         if Role.ADMIN not in key.roles:
             states[key.user, key.organisation] = "joined"
     agreed = store.accounts.consented([(organisation, user) for user, organisation in states])
-    here = {who: worked.get(who, Person(user=who[0], organisation=who[1])) for who in sorted(states)}
+    here = {who: worked.get(who, Member(user=who[0], organisation=who[1])) for who in sorted(states)}
     people = tuple(
         replace(each, state=states[who], trained_on=agreed[who[::-1]]) for who, each in here.items()
     )
@@ -125,7 +125,7 @@ def standing(store: Store, live: LiveConfig, now: float) -> Standing:
     )
 
 
-def _worked(store: Store, now: float) -> list[Person]:
+def _worked(store: Store, now: float) -> list[Member]:
     """Return everybody who has a live session, with their sessions."""
     column = sessions.c
     recent = func.sum(case((column.started_at > now - WEEK * DAY_S, 1), else_=0))
@@ -134,5 +134,5 @@ def _worked(store: Store, now: float) -> list[Person]:
     with store.database.read() as connection:
         rows = connection.execute(query.group_by(column.user, column.organisation)).all()
     names = ("user", "organisation", "sessions", "recent", "first_at", "last_at")
-    people = [Person(**dict(zip(names, row, strict=True))) for row in rows]
+    people = [Member(**dict(zip(names, row, strict=True))) for row in rows]
     return [each for each in people if not each.user.startswith(f"{PURGED}-")]

@@ -11,6 +11,7 @@ It keeps its port, and children never outlive the supervisor, which systemd star
 
 import asyncio
 import logging
+import math
 import socket
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -30,7 +31,7 @@ from ostinato.loop.services import Services
 from ostinato.loop.serving import serve_model
 from ostinato.loop.team.file import Team
 from ostinato.store import Store
-from ostinato.store.lease import take_lease
+from ostinato.store.team.lease import take_lease
 from ostinato.web.port import check_free
 from ostinato.web.secret import ENGINE_SECRET
 
@@ -58,7 +59,8 @@ async def up(team: Team, console: Console, *, cycle: bool = True) -> int:
         take_lease(store, owner, LEASE_S)
         stack.callback(take_lease, store, owner, 0)
         await _engines_answer(team.config.engine.url, console)
-        async with Services(front, gives_up=False) as services:
+        async with Services(front) as services:
+            services.most_restarts = math.inf
             there = serve_model.ServeModelConfig(model=model, engines=team.config.engine.url)
             engines = await serve_model.start_engines(services, there, checkpoint)
             door = GatewayServerConfig(

@@ -5,8 +5,8 @@ import pytest
 
 from ostinato.store import Store
 from ostinato.store.accounts import hash_key
-from ostinato.store.joins import JoinError, Joins
 from ostinato.store.purge import purge
+from ostinato.store.team.joins import JoinError, Joins
 
 KEY, OTHER = hash_key("key of ada's laptop"), hash_key("key of another machine")
 
