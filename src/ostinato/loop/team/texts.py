@@ -19,6 +19,11 @@ context = {context}
 max_context = {max_context}
 max_tokens = {max_tokens}
 
+[trainer]
+# Adapters, which an engine that is there loads beside each other.
+kind = "fsdp"
+lora_rank = 16
+
 [live]
 developers = "people"
 # 0.0.0.0 is for every machine that reaches this one, without TLS. The dashboard has the next port.
