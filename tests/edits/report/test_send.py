@@ -145,6 +145,18 @@ def test_the_reporter_tries_again_after_a_while(desk) -> None:
     assert len({e["id"] for e in desk.gateway.events}) == len(desk.gateway.events)
 
 
+def test_a_laptop_that_was_offline_for_a_week_sends_all_that_it_saw(desk) -> None:
+    desk.gateway.status = 503
+    desk.agent("calc.py", desk.PROPOSED)
+    desk.after(7 * 86_400)
+    assert not desk.gateway.events
+    desk.gateway.status = 200
+    desk.after(60)
+    names = [e["name"] for e in desk.gateway.events]
+    assert names.count("edit.proposed") == 1 and "edit.survival" in names
+    assert len({e["id"] for e in desk.gateway.events}) == len(names)
+
+
 def test_no_text_is_sent_unless_the_settings_allow_it(desk, repo) -> None:
     from ostinato.edits.report.reporter import EditReporter
 
