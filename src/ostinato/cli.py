@@ -108,6 +108,7 @@ def _doctor(commands: Commands) -> None:
 
 _RUNS, _AGENT = _in("ostinato.demo.commands"), _in("ostinato.harness.frontends.command_line")
 _SEEN, _HOOKS = _in("ostinato.loop.dashboard.commands"), _in("ostinato.edits.install.commands")
+_TEAM = _in("ostinato.loop.team.commands")
 _ACCOUNTS, _LOOP = _in("ostinato.gateway.access.commands"), _in("ostinato.loop.commands")
 _EXCHANGE = _in("ostinato.exchange.commands")
 COMMANDS: Mapping[str, tuple[str, Register]] = {
@@ -148,6 +149,8 @@ COMMANDS: Mapping[str, tuple[str, Register]] = {
         "show the ancestors of a version, back to the sessions",
         _LOOP,
     ),
+    "team": ("one gateway for a team: init, up, add, status, remove", _TEAM),
+    "join": ("join a team on this machine: key, hooks, clients", _TEAM),
     "keys": ("who may call the gateway", _ACCOUNTS),
     "consent": ("whose sessions may be trained on: opt-in, organisation and user", _ACCOUNTS),
     "purge": ("remove a user's data, and name what was trained on it", _ACCOUNTS),
@@ -215,6 +218,13 @@ ostinato tasks build task --image rootfs.tar
 ostinato tasks mine . --out mined
 ostinato tasks pack mined mined.tar
 ostinato lineage 32
+ostinato team init --engine http://gpu:8000/v1 --model Qwen/Qwen3-8B
+ostinato team up
+ostinato team add ada ben --org payments
+ostinato team status
+ostinato team remove ada
+ostinato join https://models.example join_2f6b…
+ostinato join --consent no
 ostinato keys add ada --roles use,feedback
 ostinato keys list
 ostinato keys revoke 3f2a90c1
