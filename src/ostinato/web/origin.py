@@ -29,7 +29,7 @@ def refusal(host: str, origin: str, local: str, allowed: Sequence[str] = ()) -> 
     "Host names 'evil.example', which is not this machine: use 127.0.0.1, or allow that name"
     """
     name = _name(f"//{host}")
-    if host and _is_loopback(local) and not _is_loopback(name) and name not in allowed:
+    if host and is_loopback(local) and not is_loopback(name) and name not in allowed:
         return f"Host names {name[:100]!r}, which is not this machine: use 127.0.0.1, or allow that name"
     if origin and _netloc(origin) != host.lower() and _name(origin) not in allowed:
         return f"a page of {origin[:100]!r} may not call this server"
@@ -50,7 +50,8 @@ def _name(url: str) -> str:
         return "?"
 
 
-def _is_loopback(name: str) -> bool:
+def is_loopback(name: str) -> bool:
+    """Return whether a host name or address means this machine."""
     if name == "localhost" or name.endswith(".localhost"):
         return True
     try:
