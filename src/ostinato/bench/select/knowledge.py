@@ -36,21 +36,25 @@ IMPORT = re.compile(r"\s*(from|import)\s")
 LONGEST, LEAST_WORDS, ANSWER = 160, 4, 60
 """Characters of a question at most, words of a docstring that asks at least, characters of an answer."""
 SHOWN = f"""\
-Each blank {BLANK} stands for the name of a function or class of the Python library.
+Each blank {BLANK} stands for the name of a function or class of a Python library.
 
-Library math, module math.
+# Library math
 >>> {BLANK}(9)
 3.0
-The blank is: sqrt
+{BLANK} = math.sqrt
 
-Library textwrap, module textwrap.
+# Library textwrap
 "Remove any common leading whitespace from every line in text."
-The blank is: dedent
+{BLANK} = textwrap.dedent
 
-Library itertools, module itertools.
+# Library itertools
 >>> list({BLANK}([1, 2], [3]))
 [1, 2, 3]
-The blank is: chain
+{BLANK} = itertools.chain
+
+# Library json
+"Deserialize a str, bytes or bytearray instance that contains a JSON document to a Python object."
+{BLANK} = json.loads
 
 """
 
@@ -139,7 +143,7 @@ class FreshKnowledge:
     async def values(self, candidate: Candidate) -> tuple[float, ...]:
         prompts = [
             Prompt(
-                text=f"{SHOWN}Library {each.library}, module {each.module}.\n{each.shown}\nThe blank is:",
+                text=f"{SHOWN}# Library {each.library}\n{each.shown}\n{BLANK} = {each.module}.",
                 end="\n",
                 most=ANSWER,
             )
@@ -162,7 +166,7 @@ class FreshKnowledge:
 
 def _name(text: str, question: Question) -> str:
     """Return the dotted name that an answer begins with; anything else is no answer, and is never run."""
-    found = re.match(r"\s*[`'\"]?([A-Za-z_][\w.]*\w|[A-Za-z_])", text)
+    found = re.match(r"\s*([A-Za-z_][\w.]*\w|[A-Za-z_])", text)
     return found[1].removeprefix(f"{question.module}.") if found else "None"
 
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from ostinato.bench.select.base import Candidate, Prompt, SelectError, hash_of
 
-END = "=== end\n"
+FENCE = "```"
+END = f"{FENCE}\n"
 EXAMPLE_BEFORE, EXAMPLE_AFTER = "a = 1\nb = 2\nprint(a)\n", "a = 1\nb = 3\nprint(a)\n"
 NAME = re.compile(r"\b[a-z_]\w{2,}\b")
 SLACK = 1.25
@@ -84,7 +85,8 @@ def tracked(files: Mapping[str, str], *, number: int, lines: int, changes: int, 
     Raises SelectError when no file has as many lines.
     """
     rng = Random(seed)
-    long = {path: rows for path in sorted(files) if len(rows := files[path].splitlines()) >= lines}
+    plain = {path: files[path].split("\n") for path in sorted(files) if FENCE not in files[path]}
+    long = {path: rows for path, rows in plain.items() if len(rows) >= lines}
     if not long:
         raise SelectError(
             f"no file of the codebase has {lines} lines to track: give --lines less, or more code"
@@ -133,11 +135,11 @@ def prompt(item: TrackedFile) -> str:
 
 
 def _asked(item: TrackedFile) -> str:
-    parts = [f"=== {item.path}\n{item.states[0]}"]
+    parts = [f"The file {item.path} was:\n```\n{item.states[0]}{END}"]
     for number, (before, after) in enumerate(zip(item.states, item.states[1:], strict=False), 1):
         rows = difflib.unified_diff(before.splitlines(), after.splitlines(), n=1, lineterm="")
-        parts.append(f"=== change {number}\n" + _text(list(rows)[2:]))
-    return "".join(parts) + f"=== {item.path} after all changes\n"
+        parts.append(f"Change {number}:\n```diff\n{_text(list(rows)[2:])}{END}")
+    return "".join(parts) + f"The file {item.path} with all changes is:\n```\n"
 
 
 def distance(one: str, other: str) -> int:
