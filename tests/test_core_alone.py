@@ -80,6 +80,7 @@ CALLS: dict[str, tuple[str, str]] = {
     "bench looks": ("--versions 1 --directory runs/demo", "train"),
     "bench calibrate": ("m@http://127.0.0.1:9/v1", ""),
     "bench pairs": ("suite --out pairs", ""),
+    "select": ("repo --code repo", "train"),
     "acp": ("", "code"),
     "search query": ("header --directory repo", ""),
     "search serve": ("--model minilm", "search"),

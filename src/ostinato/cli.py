@@ -197,8 +197,8 @@ ostinato bench refresh mined --directory runs/team --look
 ostinato bench looks --versions 7 8 --directory runs/team
 ostinato bench calibrate qwen3@http://127.0.0.1:8000/v1
 ostinato bench pairs mined --out pairs.jsonl
-ostinato select SmolLM2 Qwen/Qwen3-0.6B --code ../our-service
-ostinato select Qwen/Qwen3-8B@http://127.0.0.1:8000 --library toolz-1.2.0.tar.gz --cutoff Qwen/Qwen3-8B@http://127.0.0.1:8000=2025-03-01
+ostinato select ~/models/Qwen3-8B Qwen/Qwen3-4B --code ../our-service
+ostinato select start --library newlib-1.0.tar.gz@2026-03-01 --cutoff start=2025-03-01
 ostinato acp --url http://127.0.0.1:8080
 ostinato search serve --key-file key
 ostinato search query "parse a header"

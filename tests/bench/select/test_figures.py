@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ostinato.bench.select.base import Candidate, Cost, Reading
+from ostinato.bench.select.base import Candidate, Cost, ModelReading
 from ostinato.bench.select.figures import Table, table, text
 
 COST = Cost(read=10, sampled=2, cpu_s=0.5, wall_s=1.0)
@@ -40,8 +40,8 @@ def measured(*, clusters: int = 12, more_is_better: bool = False) -> Table:
         )
         for model, bar in (("poor", 0.9), ("good", 0.3), ("same", 0.3))
     }
-    readings: dict[str, Reading | str] = {
-        name: Reading(values=each, cost=COST) for name, each in values.items()
+    readings: dict[str, ModelReading | str] = {
+        name: ModelReading(values=each, cost=COST) for name, each in values.items()
     }
     instrument = Given(clusters=names, weights=weights, more_is_better=more_is_better)
     half = [i < 24 for i in range(48)]

@@ -82,10 +82,10 @@ class Candidate(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class ModelReading:
     """The values of one instrument on one model, item by item: a figure is the sum over the weight.
 
-    >>> Reading(values=(1.0, 0.0), cost=Cost(read=9, sampled=2, cpu_s=0.1, wall_s=0.1)).values[0]
+    >>> ModelReading(values=(1.0, 0.0), cost=Cost(read=9, sampled=2, cpu_s=0.1, wall_s=0.1)).values[0]
     1.0
     """
 

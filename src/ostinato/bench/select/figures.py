@@ -10,15 +10,15 @@ import numpy as np
 
 from ostinato.bench import estimate
 from ostinato.bench.compare import FEWEST
-from ostinato.bench.select.base import Candidate, Cost, Instrument, NotPossibleError, Reading
+from ostinato.bench.select.base import Candidate, Cost, Instrument, ModelReading, NotPossibleError
 from ostinato.deploy.statistics import Estimate, Floats, clustered, half_width
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
+class FigureInterval:
     """A figure with its 95 % interval over the clusters of an instrument.
 
-    >>> Interval(value=0.5, low=0.4, high=0.6, clusters=8).text
+    >>> FigureInterval(value=0.5, low=0.4, high=0.6, clusters=8).text
     '0.500 [0.400, 0.600]'
     """
 
@@ -44,13 +44,14 @@ class Interval:
 class Pair:
     """The first model less the second, item by item on the same items.
 
-    >>> Pair(first="a", second="b", less=Interval(value=-1.0, low=-2.0, high=-0.5, clusters=8)).less.apart
+    >>> less = FigureInterval(value=-1.0, low=-2.0, high=-0.5, clusters=8)
+    >>> Pair(first="a", second="b", less=less).less.apart
     True
     """
 
     first: str
     second: str
-    less: Interval
+    less: FigureInterval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +64,9 @@ class Table:
     facts: Mapping[str, Any]
     order: tuple[str, ...]
     """The models by their figures, the best first; neighbours may not be told apart."""
-    figures: Mapping[str, Interval]
+    figures: Mapping[str, FigureInterval]
     sums: Mapping[str, float]
-    parts: Mapping[str, Mapping[str, Interval]]
+    parts: Mapping[str, Mapping[str, FigureInterval]]
     """The figures of a part of the items, such as libraries older than a model's cut-off."""
     pairs: tuple[Pair, ...]
     costs: Mapping[str, Cost]
@@ -75,7 +76,7 @@ class Table:
         return asdict(self)
 
 
-async def reading(instrument: Instrument, candidate: Candidate) -> Reading | str:
+async def reading(instrument: Instrument, candidate: Candidate) -> ModelReading | str:
     """Use an instrument on a model; return why it is not possible where it is not."""
     read, sampled, cpu, wall = candidate.read, candidate.sampled, time.process_time(), time.monotonic()
     try:
@@ -88,16 +89,16 @@ async def reading(instrument: Instrument, candidate: Candidate) -> Reading | str
         cpu_s=round(time.process_time() - cpu, 2),
         wall_s=round(time.monotonic() - wall, 2),
     )
-    return Reading(values=values, cost=cost)
+    return ModelReading(values=values, cost=cost)
 
 
 def table(
     instrument: Instrument,
-    readings: Mapping[str, Reading | str],
+    readings: Mapping[str, ModelReading | str],
     parts: Mapping[str, Mapping[str, Sequence[bool]]] | None = None,
 ) -> Table:
     """Return an instrument's table; `parts` names items for each model, by part."""
-    found = {name: each for name, each in readings.items() if isinstance(each, Reading)}
+    found = {name: each for name, each in readings.items() if isinstance(each, ModelReading)}
     weights = np.array(instrument.weights)
     groups = estimate.member(list(instrument.clusters))
     values = {name: np.array(each.values) for name, each in found.items()}
@@ -130,19 +131,19 @@ def table(
     )
 
 
-def _figure(instrument: Instrument, values: Floats, weights: Floats, groups: Floats) -> Interval:
+def _figure(instrument: Instrument, values: Floats, weights: Floats, groups: Floats) -> FigureInterval:
     used = groups[:, groups.sum(axis=0) > 0]
     if instrument.more_is_better:  # a share, whose interval ends at 0 and 1
         value, low, high = (float(each) for each in estimate.share(values, used))
         few = used.shape[1] < FEWEST
-        return Interval(
+        return FigureInterval(
             value=value, low=None if few else low, high=None if few else high, clusters=used.shape[1]
         )
     found = _interval(clustered(values @ used, weights @ used), used.shape[1])
-    return found if found.low is None else Interval(**asdict(found) | {"low": max(0.0, found.low)})
+    return found if found.low is None else FigureInterval(**asdict(found) | {"low": max(0.0, found.low)})
 
 
-def _less(instrument: Instrument, values: Floats, weights: Floats, groups: Floats) -> Interval:
+def _less(instrument: Instrument, values: Floats, weights: Floats, groups: Floats) -> FigureInterval:
     found = (
         estimate.difference(values, groups)
         if instrument.more_is_better
@@ -151,11 +152,11 @@ def _less(instrument: Instrument, values: Floats, weights: Floats, groups: Float
     return _interval(found, groups.shape[1])
 
 
-def _interval(found: Estimate, clusters: int) -> Interval:
+def _interval(found: Estimate, clusters: int) -> FigureInterval:
     value, half = float(found.value), float(half_width(found, estimate.LEVEL / 2))
     if clusters < FEWEST or not np.isfinite(half):
-        return Interval(value=value, low=None, high=None, clusters=clusters)
-    return Interval(value=value, low=value - half, high=value + half, clusters=clusters)
+        return FigureInterval(value=value, low=None, high=None, clusters=clusters)
+    return FigureInterval(value=value, low=value - half, high=value + half, clusters=clusters)
 
 
 def text(tables: Sequence[Table]) -> str:

@@ -17,7 +17,7 @@ from ostinato.config import secret
 from ostinato.sandbox.choose import KINDS
 
 if TYPE_CHECKING:
-    from ostinato.bench.select.base import Instrument, Reading
+    from ostinato.bench.select.base import Instrument, ModelReading
     from ostinato.bench.select.candidates import EngineCandidate
     from ostinato.bench.select.figures import Table
     from ostinato.bench.select.knowledge import Library
@@ -184,28 +184,46 @@ def _day(text: str, where: str) -> str:
 async def choose(
     models: Sequence[NamedModel], options: argparse.Namespace, cutoffs: Mapping[str, str]
 ) -> "list[Table]":
-    """Use every instrument on one model after another, so that one at a time is in memory."""
+    """Use every instrument on one model after another, so that one at a time is in memory.
+
+    A model that cannot be opened has no figure. Raises SelectError when none can.
+    """
+    from ostinato.bench.select.base import SelectError
     from ostinato.bench.select.figures import reading, table
+    from ostinato.engine.base import EngineError
+    from ostinato.loop.serving.serve_model import find_model
+
+    folders = {each.name: find_model(each.checkpoint, tokenizer_only=bool(each.url)) for each in models}
 
     async with AsyncExitStack() as stack:
         instruments = await _instruments(options, stack)
-        readings: list[dict[str, Reading | str]] = [{} for _ in instruments]
+        readings: list[dict[str, ModelReading | str]] = [{} for _ in instruments]
         for model in models:
-            async with _opened(model, options) as candidate:
+            async with AsyncExitStack() as opened:
+                try:
+                    opening = _opened(model, folders[model.name], options)
+                    candidate = await opened.enter_async_context(opening)
+                except (SelectError, EngineError) as error:
+                    for found in readings:
+                        found[model.name] = str(error)
+                    continue
                 for instrument, found in zip(instruments, readings, strict=True):
                     print(f"{model.name}: {instrument.name}", file=sys.stderr, flush=True)  # noqa: T201
                     found[model.name] = await reading(instrument, candidate)
+        whys = [each for found in readings for each in found.values()]
+        if all(isinstance(each, str) for each in whys):
+            raise SelectError("; ".join(dict.fromkeys(map(str, whys))))
         return [
             table(instrument, found, _parts(instrument, cutoffs))
             for instrument, found in zip(instruments, readings, strict=True)
         ]
 
 
-def _opened(model: NamedModel, options: argparse.Namespace) -> "AbstractAsyncContextManager[EngineCandidate]":
+def _opened(
+    model: NamedModel, directory: Path, options: argparse.Namespace
+) -> "AbstractAsyncContextManager[EngineCandidate]":
     from ostinato.bench.select.candidates import open_local, open_served
-    from ostinato.loop.serving.serve_model import find_model
 
-    directory = find_model(model.checkpoint, tokenizer_only=bool(model.url))
     if model.url:
         return open_served(model.name, model.url, directory, secret(options.key_file, KEY))
     return open_local(model.name, directory, options.context)
