@@ -93,6 +93,8 @@ CALLS: dict[str, tuple[str, str]] = {
     "consent show": ("", ""),
     "consent set": ("yes --user ann", ""),
     "purge": ("--user ann", ""),
+    "export": ("sessions", ""),
+    "import": ("codex none --user ann", ""),
     "store info": ("", ""),
     "store compact": ("--older-than 9", ""),
     "store expire": ("--older-than 9", ""),

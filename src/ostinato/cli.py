@@ -101,6 +101,7 @@ def _doctor(commands: Commands) -> None:
 _RUNS, _AGENT = _in("ostinato.demo.commands"), _in("ostinato.harness.frontends.command_line")
 _SEEN, _HOOKS = _in("ostinato.loop.dashboard.commands"), _in("ostinato.edits.install.commands")
 _ACCOUNTS, _LOOP = _in("ostinato.gateway.access.commands"), _in("ostinato.loop.commands")
+_EXCHANGE = _in("ostinato.exchange.commands")
 COMMANDS: Mapping[str, tuple[str, Register]] = {
     "run": ("teach, practise, measure and deploy a model, as a file says", _RUNS),
     "demo": ("turn the whole circle once, on this machine", _RUNS),
@@ -144,6 +145,8 @@ COMMANDS: Mapping[str, tuple[str, Register]] = {
     "keys": ("who may call the gateway", _ACCOUNTS),
     "consent": ("whose sessions may be trained on: opt-in, organisation and user", _ACCOUNTS),
     "purge": ("remove a user's data, and name what was trained on it", _ACCOUNTS),
+    "export": ("write recorded sessions as a data set for other trainers", _EXCHANGE),
+    "import": ("read sessions that other programs recorded into the record", _EXCHANGE),
     "store": ("see, compact and expire a record", _in("ostinato.store.commands")),
     "doctor": ("try every sandbox backend and what it needs on this machine", _doctor),
     "weights": ("import a model; list, collect and mirror versions", _in("ostinato.loop.weights")),
@@ -212,6 +215,10 @@ ostinato keys revoke 3f2a90c1
 ostinato consent show
 ostinato consent set yes --user ada
 ostinato purge --user ada
+ostinato export sessions --source live --reward 0.5
+ostinato export sessions --format tokens --directory runs/team
+ostinato import claude-code --user ada --consent yes --directory runs/serve
+ostinato import litellm logs/*.jsonl --directory runs/serve
 ostinato store info --directory runs/demo
 ostinato store compact --older-than 30 --directory runs/team --yes
 ostinato store expire --older-than 90 --directory runs/team --yes

@@ -15,7 +15,7 @@ from ostinato.store.ledger.prompt_queries import shown_by
 from ostinato.types import Source, Task
 
 WORDS = 13
-LEARNT = (Source.TEACHER, Source.PRACTICE, Source.LIVE)
+LEARNT = (Source.TEACHER, Source.PRACTICE, Source.LIVE, Source.IMPORTED)
 """The sources of sessions that training may read."""
 AT_ONCE = 50
 MOST = 0.8

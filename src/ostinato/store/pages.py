@@ -1,13 +1,16 @@
 """The sessions of a long record, a page at a time, so that nobody has to hold all of them."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Select, select, tuple_
 
 from ostinato.store.sql import schema
 from ostinato.store.sql.row_conversion import session_of
 from ostinato.store.store import Store
 from ostinato.types import Session, Source
+
+COLUMNS = schema.sessions.c
 
 
 def ended_sessions(store: Store, arms: Sequence[str], size: int) -> Iterator[list[Session]]:
@@ -15,18 +18,39 @@ def ended_sessions(store: Store, arms: Sequence[str], size: int) -> Iterator[lis
 
     What is recorded meanwhile is in a later page or in none. Raises StoreError.
     """
-    table, last = schema.sessions.c, ""
     query = select(schema.sessions).where(
-        table.source == Source.LIVE.value,
-        table.arm.in_(arms),
-        table.ending.is_not(None),
-        table.id.not_in(select(schema.purges.c.session_id)),
+        COLUMNS.source == Source.LIVE.value, COLUMNS.arm.in_(arms), COLUMNS.ending.is_not(None)
     )
+    return _pages(store, query, ("id",), size)
+
+
+def chosen_sessions(
+    store: Store,
+    size: int,
+    *,
+    source: Source | None = None,
+    arm: str | None = None,
+    user: str | None = None,
+    since: float = 0.0,
+) -> Iterator[list[Session]]:
+    """Yield the sessions that began at `since` or later, oldest first, as `ended_sessions` does."""
+    query = select(schema.sessions).where(COLUMNS.started_at >= since)
+    for column, value in ((COLUMNS.source, source), (COLUMNS.arm, arm), (COLUMNS.user, user)):
+        if value is not None:
+            query = query.where(column == str(value))
+    return _pages(store, query, ("started_at", "id"), size)
+
+
+def _pages(store: Store, query: Select[Any], by: Sequence[str], size: int) -> Iterator[list[Session]]:
+    """Yield the sessions of a query, each page in a transaction of its own, in the order of columns that
+    tell all sessions apart."""
+    order = [COLUMNS[name] for name in by]
+    query = query.where(COLUMNS.id.not_in(select(schema.purges.c.session_id))).order_by(*order).limit(size)
+    following = query
     while True:
         with store.database.read() as connection:
-            rows = connection.execute(query.where(table.id > last).order_by(table.id).limit(size)).mappings()
-            page = [session_of(row) for row in rows]
+            page = [session_of(row) for row in connection.execute(following).mappings()]
         if not page:
             return
         yield page
-        last = page[-1].id
+        following = query.where(tuple_(*order) > tuple_(*(getattr(page[-1], name) for name in by)))
