@@ -82,6 +82,7 @@ CALLS: dict[str, tuple[str, str]] = {
     "bench pairs": ("suite --out pairs", ""),
     "data build": ("corpus.toml --out corpus", "data"),
     "pretrain": ("pretrain.toml", "train"),
+    "select": ("repo --code repo", "train"),
     "acp": ("", "code"),
     "search query": ("header --directory repo", ""),
     "search serve": ("--model minilm", "search"),

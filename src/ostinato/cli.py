@@ -139,6 +139,10 @@ COMMANDS: Mapping[str, tuple[str, Register]] = {
     ),
     "data": ("make a corpus to pretrain on", _data),
     "pretrain": ("pretrain a checkpoint further, on a corpus", _in("ostinato.train.pretrain.commands")),
+    "select": (
+        "choose a base model by what it knows, tracks and predicts",
+        _in("ostinato.loop.suites.select"),
+    ),
     "acp": (
         "serve the agent to an editor (Agent Client Protocol)",
         _in("ostinato.harness.frontends.acp.main"),
@@ -211,6 +215,8 @@ ostinato bench calibrate qwen3@http://127.0.0.1:8000/v1
 ostinato bench pairs mined --out pairs.jsonl
 ostinato data build corpus.toml --out corpus
 ostinato pretrain pretrain.toml
+ostinato select ~/models/Qwen3-8B Qwen/Qwen3-4B --code ../our-service
+ostinato select start --library newlib-1.0.tar.gz@2026-03-01 --cutoff start=2025-03-01
 ostinato acp --url http://127.0.0.1:8080
 ostinato search serve --key-file key
 ostinato search query "parse a header"

@@ -57,6 +57,7 @@ def _name(url: str) -> str:
 
 
 def is_loopback(name: str) -> bool:
+    """Return whether a host name or address means this machine."""
     if name == "localhost" or name.endswith(".localhost"):
         return True
     try:

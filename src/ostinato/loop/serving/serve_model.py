@@ -214,7 +214,7 @@ def find_model(model: str, *, tokenizer_only: bool = False) -> Path:
     looks_like_a_path = model.startswith((".", "/", "~")) or model.count("/") != 1
     if looks_like_a_path:
         raise ServeModelError(
-            f"--model {model} is neither a directory nor the name of a repository on the hub (OWNER/NAME)"
+            f"{model} is neither a directory nor the name of a repository on the hub (OWNER/NAME)"
         )
     try:
         from huggingface_hub import snapshot_download
