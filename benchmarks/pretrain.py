@@ -66,11 +66,14 @@ RATE, BATCH = 3e-3, 2048
 
 
 def lookups(rng: random.Random, count: int) -> str:
-    """Return a file that assigns a number to each of `count` names, and asserts them in another order."""
+    """Return a file that assigns a number to each of `count` names, and asserts them in another order.
+
+    In every second file the assignments stand twice instead: copying is learnt where all of it pays.
+    """
     values = {name: number(rng) for name in rng.sample(NAMES, count)}
     given = [f"{name} = {value}\n" for name, value in values.items()]
     asked = [f"assert {name} == {value}\n" for name, value in values.items()]
-    return "".join([*given, *rng.sample(asked, len(asked))])
+    return "".join([*given, *(given if rng.random() < 0.5 else rng.sample(asked, len(asked)))])
 
 
 def number(rng: random.Random) -> str:
