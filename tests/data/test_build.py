@@ -114,6 +114,11 @@ def test_the_same_settings_give_the_same_bytes(home: Path) -> None:
     assert not list(home.glob("*.part"))
 
 
+def entries(folder: Path) -> int:
+    """Return how many files and folders there are in one that may vanish meanwhile."""
+    return sum(len(folders) + len(files) for _, folders, files in os.walk(folder))
+
+
 @pytest.mark.slow
 def test_a_build_that_is_killed_again_and_again_ends_in_the_same_bytes(home: Path) -> None:
     encoder().save(home)
@@ -125,8 +130,8 @@ def test_a_build_that_is_killed_again_and_again_ends_in_the_same_bytes(home: Pat
     while True:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         part = home / "killed.part"
-        wanted = len(list(part.rglob("*"))) + rng.randrange(1, 4) if kills < 4 else 10**6
-        while process.poll() is None and len(list(part.rglob("*"))) < wanted:
+        wanted = entries(part) + rng.randrange(1, 4) if kills < 4 else 10**6
+        while process.poll() is None and entries(part) < wanted:
             time.sleep(0.001)
         if process.poll() is not None:
             assert process.returncode == 0
@@ -150,6 +155,13 @@ def test_other_settings_begin_again_in_the_folder_of_a_killed_build(home: Path) 
     (part / "left").write_text("over")
     build(settings(home), home / "corpus", load, task_texts)
     assert not (home / "corpus/left").exists() and not (home / "corpus/settings").exists()
+
+
+def test_a_tree_that_is_named_twice_counts_once(home: Path) -> None:
+    held = settings(home).sources[1]
+    twice = CorpusSource(name="good", repositories=(home / "good", home / "good"))
+    card = build(settings(home, sources=(twice, held)), home / "corpus", load, no_tasks)
+    assert card["sources"][0]["files"]["kept"]["files"] == 7 and len(card["trees"]) == 2
 
 
 def test_a_weight_for_an_empty_source_is_named(home: Path) -> None:

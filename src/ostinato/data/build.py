@@ -73,9 +73,11 @@ def build(config: CorpusConfig, out: Path, load: LoadEncoder, texts: TaskTexts) 
         raise CorpusError(f"{out} exists already, and corpora never change: name another folder")
     encoder = load(config.tokenizer)
     marks = Marks.of(encoder, holes=config.fill_in_the_middle > 0)
-    trees = [tree for source in config.sources for tree in trees_of(source)]
-    fence = Fence(text for place in config.fence for text in texts(place))
-    part = _begun(config, out, trees, encoder)
+    found = {tree.key: tree for source in config.sources for tree in trees_of(source)}
+    trees = list(found.values())  # one that is named twice counts once
+    tasks = [text for place in config.fence for text in texts(place)]
+    fence = Fence(tasks)
+    part = _begun(out, [dump(config), encoder.digest, *found, *tasks])
     work = _Build(part=part, config=config, encoder=encoder, marks=marks)
     for tree in trees:
         decode = _decoder(load(tree.source.tokenizer)) if tree.source.tokenizer else None
@@ -89,18 +91,17 @@ def build(config: CorpusConfig, out: Path, load: LoadEncoder, texts: TaskTexts) 
     ]
     about = {"tokenizer": encoder.digest, "trees": facts, "fenced_tasks": len(fence)}
     card = written(part, config, about, shards, tallies)
+    (part / "settings").unlink()  # first, since a build does not go on without the trees
     shutil.rmtree(part / "trees")
-    (part / "settings").unlink()
     part.rename(out)
     flush(out.parent)
     return card
 
 
-def _begun(config: CorpusConfig, out: Path, trees: Sequence[TextTree], encoder: Encoder) -> Path:
-    """Return the folder of a build that was killed, or an empty one for a build of other settings."""
+def _begun(out: Path, follows_from: Sequence[str]) -> Path:
+    """Return the folder of a build that was killed, or an empty one for one that follows from other texts."""
     part = out.with_name(f"{out.name}.part")
-    lines = [dump(config), encoder.digest, *(tree.key for tree in trees)]
-    digest = hashlib.sha256("\n".join(lines).encode()).hexdigest().encode()
+    digest = hashlib.sha256(json.dumps(follows_from).encode()).hexdigest().encode()
     settings = part / "settings"
     if settings.exists() and settings.read_bytes() == digest:
         log.info("going on in %s", part)

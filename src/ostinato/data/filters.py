@@ -1,8 +1,7 @@
 """What becomes of one file: its type by suffix and content, its encoding, its quality, its secrets.
 
-A file's type is told by the suffix of its name, and by content that no text has. A trained detector of types
-was weighed: it brings a runtime of neural networks, three times the size of all that this extra installs, and
-what it finds beyond suffix, NUL bytes and UTF-8 are texts under a wrong name, which lose no training.
+A file's type is told by the suffix of its name, and by content that no text has. A trained detector, magika,
+was left out: with the runtime of neural networks that it needs it has 44 MB of wheels, this extra under 1 MB.
 """
 
 import re

@@ -118,6 +118,10 @@ def attend(query: Tensor, key: Tensor, value: Tensor, pack: Pack, *, scale: floa
     attention = partial(
         F.scaled_dot_product_attention, scale=scale, enable_gqa=query.shape[1] != key.shape[1]
     )
+    if pack.prefix == 0 and len({end - start for start, end in pack.spans}) == 1:  # a batch, without padding
+        size = len(pack.spans), -1
+        q, k, v = (torch.unflatten(each[0], 1, size).transpose(0, 1) for each in (query, key, value))
+        return attention(q, k, v, is_causal=True).transpose(0, 1).flatten(1, 2)[None]
     p, parts = pack.prefix, list[Tensor]()
     if p:
         parts.append(attention(query[:, :, :p], key[:, :, :p], value[:, :, :p], is_causal=True))
