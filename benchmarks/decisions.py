@@ -464,7 +464,7 @@ def main(run: Run) -> None:
         "power": power(min(runs, 1000), seed),
         "bad": bad_candidates(75, seed),
         "releases": releases(min(runs, 2000), seed),
-        **budgets(min(runs, 100), seed),
+        **budgets(min(runs, 400), seed),
         **team(min(runs, 2000), seed),
         "late_undo_promoted": late_undo(min(runs, 1000), seed),
         **harms(runs, seed),

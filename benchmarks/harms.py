@@ -159,15 +159,15 @@ def harms(runs: int, seed: int) -> Row:
         happened = sum(one(rng) for _ in range(n))
         return rate(happened, n, cpu_s=round(time.process_time() - started, 1))
 
-    many, few = min(runs, 400), min(runs, 100)
+    most, many, few = min(runs, 2000), min(runs, 400), min(runs, 100)
     promotes, back, equal = Decision.PROMOTE, Decision.ROLL_BACK, (0.05, 0.05)
     return {
         "heavy_tenth": often(0, many, lambda rng: promoted(rng, 2000, -0.06, 0.04)),
         "heavy_tenth_500": often(1, many, lambda rng: promoted(rng, 500, -0.12, 0.08)),
-        "heavy_tenth_250": often(6, many, lambda rng: promoted(rng, 250, -0.17, 0.113)),
-        "heavy_tenth_100": often(7, many, lambda rng: promoted(rng, 100, -0.268, 0.179)),
+        "heavy_tenth_250": often(6, most, lambda rng: promoted(rng, 250, -0.17, 0.113)),
+        "heavy_tenth_100": often(7, most, lambda rng: promoted(rng, 100, -0.268, 0.179)),
         "all_gain": often(2, many, lambda rng: promoted(rng, 2000, 0.04, 0.04)),
-        "all_gain_250": often(8, many, lambda rng: promoted(rng, 250, 0.113, 0.113)),
+        "all_gain_250": often(8, most, lambda rng: promoted(rng, 250, 0.113, 0.113)),
         "complaints_promoted": often(
             3, few, lambda rng: complaining(rng, 2000, 0.03, (0.06, 0.13)) is promotes
         ),

@@ -5,10 +5,11 @@ waits until the trial under way is over; meanwhile the next cycle collects, trai
 is trained on the champion, and gated against it: nothing is learnt on top of weights that people rejected.
 """
 
+import asyncio
 import math
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 
 from ostinato.deploy.budget import BudgetRule, level_of
@@ -42,6 +43,7 @@ from ostinato.loop.stages.logged import LoggedStages
 from ostinato.loop.stages.measure import HeldOutTasks, measure
 from ostinato.loop.stages.suite import suite_of
 from ostinato.loop.stages.watch import drifts_of
+from ostinato.loop.suites.looks import look_of
 from ostinato.loop.trial import compare_held_out
 from ostinato.rollout.collect import Collector, Harvest
 from ostinato.store.cycle_log import CycleAction
@@ -205,7 +207,7 @@ class Cycle:
 
     async def _admit(self, champion: int, current: Measured, benched: Measured) -> Admission:
         """Decide whether the candidate may meet users, from the same tasks done by the champion (`current`),
-        and the suite.
+        and the suite; what recorded sessions say of it stands beside, and decides nothing.
 
         The A/B test's id is settled here, before any of its sessions, and its error level too where the gate
         is a part of it. A version is judged once in its chain, so its number names the trial, and a cycle
@@ -226,6 +228,12 @@ class Cycle:
             suite=await suite_of(resources, champion, candidate),
             surpass=claim is Claim.SUITE,
         )
+        if (seen := await asyncio.to_thread(look_of, resources, candidate, self._since)) is not None:
+            verdict = replace(
+                verdict,
+                reason=f"{verdict.reason}\nlook, which decides nothing: {seen.words}",
+                evidence={**verdict.evidence, "look": asdict(seen)},
+            )
         id_ = f"gate-of-{candidate}"
         resources.store.add_verdict(replace(verdict, id=id_))
         kept = next(each for each in resources.store.verdicts(candidate) if each.id == id_)
