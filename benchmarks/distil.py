@@ -87,7 +87,7 @@ def collect(path: Path) -> dict[str, float]:
     """Collect everything in this process, and return what it took."""
     began = time.process_time()
     with closing(Store.open(path)) as store:
-        harvest = Collector(store, LIVE).harvest(["main"], {}, as_of=START + 40 * 86_400 + 1e7)
+        harvest = Collector(store, LIVE).harvest(["main"], as_of=START + 40 * 86_400 + 1e7)
     return {
         "offered": harvest.offered,
         "cpu_s": time.process_time() - began,

@@ -9,8 +9,9 @@ from the champion's own weights, and gate, shadow, canary, split and verdict are
 - `hacked`: work becomes a symptom that is hidden, tests that are changed, or a question in place of an edit.
 - `corrupted`: noise on the output weights, tokens exchanged, or columns set to zero.
 - `stale`: an older version, or one on the way from it to the champion.
+- `better`: nearly all sloppy work becomes careful, and nearly all of it is tested.
 
-How large a change is, is drawn for each candidate.
+How large a change for the worse is, is drawn for each candidate.
 """
 
 import json
@@ -46,6 +47,8 @@ GOOD: dict[Act, float] = AT_FIRST | {
     Act.DEFER: 0.04,
 }
 """The chances of the champion that planted candidates are made from."""
+TESTED = {Act.TEST: 0.93, Act.CLAIM: 0.03}
+"""The closing acts of a candidate that is `better`."""
 STEP = 0.7
 """The standard deviation of a `shuffled` step, in logits; the learner's first on seed 1 had 0.68."""
 
@@ -106,6 +109,10 @@ def stale(tensors: Tensors, tokens: Mapping[Act, int], rng: Random) -> Tensors:
     back = rng.uniform(0.3, 1.0)
     chances = {act: back * AT_FIRST[act] + (1 - back) * chance for act, chance in GOOD.items()}
     return with_chances(tensors, tokens, chances)
+
+
+def better(tensors: Tensors, tokens: Mapping[Act, int], rng: Random) -> Tensors:
+    return with_chances(tensors, tokens, moved(0.9, Act.SLOPPY, Act.CAREFUL) | TESTED)
 
 
 Plant = Callable[[Tensors, Mapping[Act, int], Random], Tensors]

@@ -60,7 +60,7 @@ def test_who_changes_organisation_stays_one_person_and_each_session_has_its_own_
     (came,) = attended(store, TRIAL, 0.0, 3000.0)
     assert (came.user, came.sessions) == ("ada", 2)
     assert {each.user for each in observe(store, LIVE, store.sessions(), 1e12)} == {"ada"}
-    harvest = Collector(store, LIVE).harvest(["champion"], {}, as_of=1e12)
+    harvest = Collector(store, LIVE).harvest(["champion"], as_of=1e12)
     assert (harvest.offered, harvest.withheld) == (1, 1)
     assert store.rewards("before") and not store.rewards("after")
 
@@ -87,11 +87,11 @@ def test_a_clock_that_jumped_delays_a_session_and_loses_none(store: Store) -> No
     live(store, "ahead", now + 86_400, kept)
     live(store, "here", now - 2 * LIVE.mature_s)
     collector = Collector(store, LIVE)
-    first = collector.harvest(["champion"], {}, as_of=now)
+    first = collector.harvest(["champion"], as_of=now)
     assert (first.offered, first.censored) == (1, 1)
     (came,) = attended(store, TRIAL, 0.0, now)  # as if it had not begun
     assert came.sessions == 1
-    later = collector.harvest(["champion"], {}, as_of=now + 86_400 + LIVE.mature_s + 60)
+    later = collector.harvest(["champion"], as_of=now + 86_400 + LIVE.mature_s + 60)
     assert later.offered == 2 and store.rewards("ahead")[-1].parts[0].evidence == (kept.id,)
 
 

@@ -13,9 +13,10 @@ reward per session (`effects.py`):
   `Trial.harm`.
 - INCONCLUSIVE is the verdict of a trial that reached its horizon and refuted nothing.
 
-A promotion is withheld while in the trial the mean over sessions stands lower, or that over the heaviest tenth
-of users may be lower, or a guardrail stands beyond its limit. That makes a wrong one rarer still, so it needs
-no share of alpha; a gain of many that busy users pay for is not promoted.
+A promotion is withheld while in the trial the mean over sessions stands lower, or that over the heaviest
+tenth of users is not shown to be no lower, with chance `EVEN` of error, or a guardrail stands beyond its
+limit. That makes a wrong one rarer still, so it needs no share of alpha; a gain of many that busy users pay
+for is not promoted.
 
 A guardrail's limit is relative to its baseline: the challenger's mean may reach `scale` times the champion's
 plus the absolute limit. "sessions" and "returning" are about people: they count everybody from assignment on.
@@ -50,8 +51,8 @@ POWER = 0.8
 REPORTED = 0.05
 """The chance that a reported gain leaves out the truth at any look."""
 EVEN = 0.5
-"""The chance that heavy users who neither gain nor lose stand above 0 at any look; few of them are there, so at
-some of many looks their estimate alone would do so nearly always."""
+"""The chance that heavy users who neither gain nor lose seem to gain at any look. They are few, so at some of
+many looks their estimate alone would nearly always do so."""
 PEOPLE = ("sessions", "returning")
 """The guardrails of people, which are read from their attendance."""
 

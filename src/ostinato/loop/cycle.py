@@ -20,7 +20,7 @@ from ostinato.loop.base import LiveTraffic, Resources
 from ostinato.loop.beside.front import cycle_name, trial_name
 from ostinato.loop.beside.served import ServedChampion
 from ostinato.loop.beside.trials import Trials
-from ostinato.loop.live_config import ARMS, CHALLENGER, CHAMPION, live_definition
+from ostinato.loop.live_config import ARMS, CHAMPION, live_definition
 from ostinato.loop.release import until
 from ostinato.loop.results import (
     Admission,
@@ -45,9 +45,10 @@ from ostinato.loop.stages.suite import suite_of
 from ostinato.loop.stages.watch import drifts_of
 from ostinato.loop.suites.looks import look_of
 from ostinato.loop.trial import compare_held_out
-from ostinato.rollout.collect import Collector, Harvest
+from ostinato.rollout.collect import PAGE, Collector, Harvest, uncollected
 from ostinato.store.cycle_log import CycleAction
-from ostinato.types import Arm, Ending, Source, Task
+from ostinato.store.pages import ended_sessions
+from ostinato.types import Arm, Ending, Task
 
 AFTER_COLLECTION = ("collect", "base", "refine", "champion", "gate", "admission")
 """The stages between the end of a collection's wait and the gate's decision."""
@@ -151,10 +152,11 @@ class Cycle:
         every_s, wanted = self._resources.config.schedule.every_s, self._resources.config.live.sessions
         closes_at = began.at + every_s - self._work_s() if every_s else math.inf
         await self._traffic.arrive("live", self._since, wanted, closes_at=closes_at)
-        ended = self._resources.store.sessions(source=Source.LIVE, ended=True, since=self._since)
-        sessions = [s.id for s in ended if s.arm in ARMS and s.ending is not Ending.INFRASTRUCTURE]
-        signals = self._resources.store.signals_of(sessions)
-        return Lived(sessions=len(sessions), signals=sum(map(len, signals.values())))
+        store, sessions, signals = self._resources.store, 0, 0
+        for page in ended_sessions(store, ARMS, PAGE, since=self._since):
+            ours = [each.id for each in page if each.ending is not Ending.INFRASTRUCTURE]
+            sessions, signals = sessions + len(ours), signals + sum(map(len, store.signals_of(ours).values()))
+        return Lived(sessions=sessions, signals=signals)
 
     def _work_s(self) -> float:
         """Return the time to keep for training and the gate."""
@@ -168,18 +170,16 @@ class Cycle:
 
     async def _collect(self) -> Harvest:
         """Turn the live sessions of both arms, each as it is old enough, into rewards and groups of one."""
-        store, live = self._resources.store, self._resources.config.live
-        sessions = store.sessions(source=Source.LIVE, arm=CHAMPION, ended=True)
-        tested = store.sessions(source=Source.LIVE, arm=CHALLENGER, ended=True)
-        unheard = await read_follow_ups(self._resources, [*sessions, *tested])
-        for drift in drifts_of(self._resources, sessions, self._since, self._traffic.clock()):
+        store, live, unheard = self._resources.store, self._resources.config.live, set[str]()
+        for some in uncollected(store, ARMS):
+            unheard |= await read_follow_ups(self._resources, list(some))
+        for drift in drifts_of(self._resources, CHAMPION, self._since, self._traffic.clock()):
             way = "rises" if drift.rises else "falls"
             detail = f"{drift.behaviour} {way} from session {drift.began} on"
             self._stages.control.log(CycleAction.ALARM, detail)
         collector = Collector(store, live_definition(live), live.person_share, oldest_s=live.oldest_s)
-        harvest = collector.harvest(
-            ARMS, self._traffic.strata(), as_of=self._traffic.clock(), unheard=unheard
-        )
+        strata_of, as_of = self._traffic.strata, self._traffic.clock()
+        harvest = collector.harvest(ARMS, strata_of, as_of=as_of, unheard=unheard)
         self._resources.show.say(harvest.line)
         return harvest
 

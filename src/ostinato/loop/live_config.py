@@ -39,8 +39,8 @@ class LiveConfig:
     learning_rate: float = 2e-4
     """Half of practice's: a reward of one session has no group beside it to compare with."""
     looks: int = 200
-    """The recorded sessions on which each candidate is looked at beside its gate; 0 for none. The local trainer
-    alone does it, since the weights are loaded."""
+    """The recorded sessions on which each candidate is looked at beside its gate; 0 for none. Only with the
+    local trainer, since this loads the weights."""
     shadow_requests: int = 40
     """The recorded requests that a candidate answers, out of anybody's sight, before it meets a person; 0 for
     none."""

@@ -10,8 +10,12 @@ from ostinato.store.store import Store
 from ostinato.types import Session, Source
 
 
-def ended_sessions(store: Store, arms: Sequence[str], size: int) -> Iterator[list[Session]]:
-    """Yield the ended live sessions of some arms by id, without purged ones, at most `size` at a time.
+def ended_sessions(
+    store: Store, arms: Sequence[str], size: int, *, since: float = 0.0
+) -> Iterator[list[Session]]:
+    """Yield the ended live sessions of some arms that began at `since` or later, in seconds since the epoch.
+
+    They come by id, without purged ones, at most `size` at a time.
 
     What is recorded meanwhile is in a later page or in none. Raises StoreError.
     """
@@ -20,6 +24,7 @@ def ended_sessions(store: Store, arms: Sequence[str], size: int) -> Iterator[lis
         table.source == Source.LIVE.value,
         table.arm.in_(arms),
         table.ending.is_not(None),
+        table.started_at >= since,
         table.id.not_in(select(schema.purges.c.session_id)),
     )
     while True:

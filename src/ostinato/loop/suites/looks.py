@@ -1,4 +1,4 @@
-"""Looks at candidates on recorded sessions, before anybody meets them: `ostinato bench looks`, and at a gate."""
+"""Looks at candidates on recorded sessions before people meet them: `ostinato bench looks`, and the gate."""
 
 import argparse
 import json
