@@ -141,11 +141,15 @@ class Cycle:
         )
 
     async def _begin(self) -> Began:
-        """Begin no sooner after the cycle before than the schedule says."""
+        """Begin no sooner after the cycle before than the schedule says.
+
+        That one began in the future if the clock was put back since; then a whole time between two is waited.
+        """
+        store = self._resources.store
         if self._earlier:
-            earliest = self._earlier[-1].began_at + self._resources.config.schedule.every_s
-            await until(self._resources.store, earliest)
-        return Began(at=self._resources.store.now())
+            before = min(self._earlier[-1].began_at, store.now())
+            await until(store, before + self._resources.config.schedule.every_s)
+        return Began(at=store.now())
 
     async def _live(self, began: Began) -> Lived:
         """Let people work until enough sessions can be learnt from, or until training has to begin."""
