@@ -1,8 +1,9 @@
 """The sessions of a long record, a page at a time, so that nobody has to hold all of them."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Select, select
 
 from ostinato.store.sql import schema
 from ostinato.store.sql.row_conversion import session_of
@@ -20,18 +21,33 @@ def ended_sessions(
     What is recorded meanwhile is in a later page or in none. Raises StoreError.
     """
     table, last = schema.sessions.c, ""
-    query = select(schema.sessions).where(
+    query = _ended(arms).where(table.started_at >= since)
+    while page := _read(store, query.where(table.id > last).order_by(table.id).limit(size)):
+        yield page
+        last = page[-1].id
+
+
+def newest_sessions(store: Store, arm: str, most: int, *, before: float) -> list[Session]:
+    """Return the newest ended live sessions of an arm that began `before`, in seconds since the epoch, oldest
+    first and without purged ones. Raises StoreError.
+    """
+    table = schema.sessions.c
+    newest_first = table.started_at.desc(), table.id.desc()
+    return _read(store, _ended([arm]).where(table.started_at < before).order_by(*newest_first).limit(most))[
+        ::-1
+    ]
+
+
+def _ended(arms: Sequence[str]) -> Select[Any]:
+    table = schema.sessions.c
+    return select(schema.sessions).where(
         table.source == Source.LIVE.value,
         table.arm.in_(arms),
         table.ending.is_not(None),
-        table.started_at >= since,
         table.id.not_in(select(schema.purges.c.session_id)),
     )
-    while True:
-        with store.database.read() as connection:
-            rows = connection.execute(query.where(table.id > last).order_by(table.id).limit(size)).mappings()
-            page = [session_of(row) for row in rows]
-        if not page:
-            return
-        yield page
-        last = page[-1].id
+
+
+def _read(store: Store, query: Select[Any]) -> list[Session]:
+    with store.database.read() as connection:
+        return [session_of(row) for row in connection.execute(query).mappings()]

@@ -1,7 +1,6 @@
 """The store: everything that was sampled, observed, decided and released, in one SQL database."""
 
 import json
-import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -120,16 +119,12 @@ class Store:
         arm: str | None = None,
         ended: bool | None = None,
         since: float = 0.0,
-        until: float = math.inf,
         limit: int | None = None,
     ) -> list[Session]:
-        """Return the sessions from `since` on and before `until`, oldest first, without purged ones; `limit`:
-        the newest."""
+        """Return the sessions from `since` on, oldest first, without purged ones; `limit`: the newest."""
         table = schema.sessions.c
         kept = table.id.not_in(select(schema.purges.c.session_id))
         query = select(schema.sessions).where(table.started_at >= since, kept).limit(limit)
-        if until < math.inf:
-            query = query.where(table.started_at < until)
         for column, value in ((table.source, source and source.value), (table.arm, arm)):
             if value is not None:
                 query = query.where(column == value)

@@ -13,6 +13,7 @@ from ostinato.rewards.monitors.alarms import Alarm, Drift, alarms, drifts
 from ostinato.rewards.monitors.behaviour import Observed
 from ostinato.rewards.signals import without_side_calls
 from ostinato.store import Store
+from ostinato.store.pages import newest_sessions
 from ostinato.types import Ending, Session, Source
 
 WATCHED = 2_000
@@ -58,14 +59,10 @@ def drifts_of(resources: Resources, arm: str, since: float, as_of: float) -> lis
     """
     tokenizer = load_renderer(resources.run.checkpoint(START)).tokenizer
     definition = live_definition(resources.config.live)
-    sessions = [
-        session
-        for times in ({"until": since}, {"since": since})
-        for session in resources.store.sessions(
-            source=Source.LIVE, arm=arm, ended=True, limit=WATCHED, **times
-        )
-    ]
-    return drifts_since(watched(resources.store, tokenizer, definition, sessions, as_of), since)
+    store = resources.store
+    sessions = newest_sessions(store, arm, WATCHED, before=since)
+    sessions += store.sessions(source=Source.LIVE, arm=arm, ended=True, since=since, limit=WATCHED)
+    return drifts_since(watched(store, tokenizer, definition, sessions, as_of), since)
 
 
 def drifts_since(seen: Sequence[Seen], since: float) -> list[Drift]:
