@@ -19,7 +19,7 @@ was cut off goes on where it was.
 - `real`: planted candidates of both sorts in the whole cycle, with store, ledger, chain and stages, under a
   wide gate. A store ends at its first promotion, since what follows may be no worse than the champion.
 - `whole`: candidates that are better, and equal ones, in the whole cycle at the sizes of a week, every five
-  hours, until the first promotion.
+  hours, until the first promotion, under a wide gate.
 - `fuzzed`, `killed`: kills of small weeks (`week_kills.py`), in the process before a durable step and by
   SIGKILL; `kills` counts both, and those after which ledger, verdicts or releases were not as without them.
 
@@ -46,6 +46,7 @@ from ostinato.deploy.statistics import wilson
 from ostinato.loop.folder import owned
 from ostinato.loop.run import START, write_whole
 from ostinato.types import Decision
+from ostinato_lab.week.acts import AT_FIRST, Act
 from ostinato_lab.week.developers import Developers
 from ostinato_lab.week.policy import Policies, write_start
 from ostinato_lab.week.report import draw, report_of
@@ -84,12 +85,16 @@ def learnt(folder: Path, name: str, plan: WeekPlan) -> Part:
     return report | {"fresh": asdict(mean_gain(fresh)), "met_people": met}
 
 
-def planted(folder: Path, kinds: tuple[Plant, ...], plan: WeekPlan) -> Part:
-    """Return what became of planted candidates, one after another in one store."""
+def planted(
+    folder: Path, kinds: tuple[Plant, ...], plan: WeekPlan, first: Mapping[Act, float] = GOOD
+) -> Part:
+    """Return what became of planted candidates, one after another in one store; `first` are the chances of
+    its first version.
+    """
     names, seed = [kind.__name__ for kind in kinds], plan.seed
     resources = type("Planted", (PlantedResources,), {"kinds": kinds})
     with owned(folder, "planted candidates of the benchmark") as run:
-        write_start(run.checkpoint(START), {act.value: chance for act, chance in GOOD.items()})
+        write_start(run.checkpoint(START), {act.value: chance for act, chance in first.items()})
         week = run_week(folder, plan, opened=resources)
         policies, rows = open_policies(run), list[Part]()
         trials = {trial.opened.candidate: trial for trial in week.trials}
@@ -153,9 +158,9 @@ def parts_of(options: argparse.Namespace) -> Iterator[tuple[str, Callable[[Path]
             plan = WeekPlan(cycles=EACH, seed=seed, developers=DEVELOPERS, overrides=SMALL)
             yield f"real-{name}-{seed}", partial(planted, plan=plan, kinds=kinds)
     for seed in range(1, 1 + options.whole):
-        for name, kinds in (("better", (better,)), ("equal", NULL[:1])):
-            plan = WeekPlan(cycles=WHOLE, seed=seed, overrides=EVERY)
-            yield f"whole-{name}-{seed}", partial(planted, plan=plan, kinds=kinds)
+        plan = WeekPlan(cycles=WHOLE, seed=seed, overrides=(*EVERY, "live.gate_margin=0.5"))
+        yield f"whole-better-{seed}", partial(planted, plan=plan, kinds=(better,), first=AT_FIRST)
+        yield f"whole-equal-{seed}", partial(planted, plan=plan, kinds=NULL[:1])
     for number in range(options.fuzzed // KILLS_EACH):
         yield f"fuzzed-{number:03d}", partial(fuzzed, seed=number, kills=KILLS_EACH)
     for number in range(options.killed // KILLED_EACH):

@@ -9,7 +9,7 @@ from the champion's own weights, and gate, shadow, canary, split and verdict are
 - `hacked`: work becomes a symptom that is hidden, tests that are changed, or a question in place of an edit.
 - `corrupted`: noise on the output weights, tokens exchanged, or columns set to zero.
 - `stale`: an older version, or one on the way from it to the champion.
-- `better`: nearly all sloppy work becomes careful, and nearly all of it is tested.
+- `better`: the good champion, for a store that begins with the policy of a week's first version.
 
 How large a change for the worse is, is drawn for each candidate.
 """
@@ -47,8 +47,6 @@ GOOD: dict[Act, float] = AT_FIRST | {
     Act.DEFER: 0.04,
 }
 """The chances of the champion that planted candidates are made from."""
-TESTED = {Act.TEST: 0.93, Act.CLAIM: 0.03}
-"""The closing acts of a candidate that is `better`."""
 STEP = 0.7
 """The standard deviation of a `shuffled` step, in logits; the learner's first on seed 1 had 0.68."""
 
@@ -112,7 +110,7 @@ def stale(tensors: Tensors, tokens: Mapping[Act, int], rng: Random) -> Tensors:
 
 
 def better(tensors: Tensors, tokens: Mapping[Act, int], rng: Random) -> Tensors:
-    return with_chances(tensors, tokens, moved(0.9, Act.SLOPPY, Act.CAREFUL) | TESTED)
+    return with_chances(tensors, tokens, GOOD)
 
 
 Plant = Callable[[Tensors, Mapping[Act, int], Random], Tensors]
