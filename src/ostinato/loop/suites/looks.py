@@ -119,7 +119,7 @@ def recorded(
     ended = [
         each
         for each in store.sessions(source=Source.LIVE, ended=True)[::-1]
-        if each.consent and each.ending is not Ending.INFRASTRUCTURE
+        if each.started_at <= as_of and each.consent and each.ending is not Ending.INFRASTRUCTURE
     ]
     agreed = store.accounts.consented(sorted({(each.organisation, each.user) for each in ended}))
     given = [each for each in ended if agreed[each.organisation, each.user]]
