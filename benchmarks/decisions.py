@@ -52,7 +52,7 @@ from benchmarks.teams import team
 from ostinato.config import load
 from ostinato.demo.commands import DEMO
 from ostinato.deploy.abtest import EVEN, judge
-from ostinato.deploy.budget import next_alpha
+from ostinato.deploy.budget import FIRST_CHAIN, next_alpha
 from ostinato.deploy.effects import busy_users, effect
 from ostinato.deploy.gate import ALPHA, SLACK, change, mean_of, p_values, unproven
 from ostinato.deploy.statistics import Floats, half_width
@@ -266,7 +266,7 @@ def levels() -> tuple[float, ...]:
     """Return the level of the k-th trial when none before it promoted."""
     verdicts: list[Verdict] = []
     for number in range(CYCLES):
-        evidence = {"experiment": str(number), "alpha": next_alpha(verdicts)}
+        evidence = {"experiment": str(number), "alpha": next_alpha(verdicts), "chain": FIRST_CHAIN}
         verdicts.append(Verdict(version=number, decision=Decision.HOLD, reason="", evidence=evidence))
     return tuple(verdict.evidence["alpha"] for verdict in verdicts)
 

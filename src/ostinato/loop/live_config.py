@@ -38,7 +38,7 @@ class LiveConfig:
     equal part where people are few."""
     learning_rate: float = 2e-4
     """Half of practice's: a reward of one session has no group beside it to compare with."""
-    looks: int = 200
+    looks: int = 500
     """The recorded sessions on which each candidate is looked at beside its gate; 0 for none. Only with the
     local trainer, since this loads the weights."""
     shadow_requests: int = 40

@@ -120,7 +120,7 @@ def test_a_gate_looks_at_what_had_settled_before_its_cycle_began(run: Run) -> No
         assert seen is not None and seen.known and 100 < seen.sessions < 120
         assert seen.words.startswith(f"{seen.gain} reward a session; worth ")
         one = sampled(load(run.checkpoint(START))[0], "newer")
-        for number in range(RunConfig().live.looks):  # the newest 200 sessions are of this cycle
+        for number in range(RunConfig().live.looks):  # the newest sessions are of this cycle
             began = OLD + 86_400 + number
             add(store, f"newer{number}", replace(one, session_id=f"newer{number}", started_at=began), "u0")
         assert look_of(at, 1, OLD + 86_400 - 1) == seen
