@@ -135,6 +135,17 @@ async def serve():
     await engine.aclose()
 asyncio.run(serve())
 """,
+    "notebook": """
+import runpy, time
+from dataclasses import replace
+from tests.store.builders import session as new
+Path("runs/serve").mkdir(parents=True)
+store = o.Store.open("runs/serve/store.db")
+store.record([turn()], (), [new("s", arm="champion", started_at=time.time())])
+store.add_rewards([o.Reward(session_id="s", definition="d", parts=(o.RewardPart(name="kept", value=0.5),))])
+run = runpy.run_path(str(folder / "notebook.py"))
+assert run["parts"] == {"kept": 0.5} and list(run["frame"]["total"]) == [0.5]
+""",
     "exporter": """
 o.use(str(folder / "exporter.py"))
 from ostinato.harness.export import FORMATS

@@ -18,6 +18,7 @@ ARGUMENTS = {
     "bench looks": "--versions 1",
     "bench refresh": "suite", "bench run": "suite --versions 1", "consent set": "yes",
     "cycle confirm": "7", "cycle demote": "7", "keys add": "ada",
+    "export": "out", "import": "codex none --user ada",
     "keys revoke": "ab12", "lineage": "7", "purge": "--user ada", "rewards explain": "told/1",
     "store compact": "--older-than 1", "store expire": "--older-than 1",
 }  # fmt: skip
@@ -61,7 +62,7 @@ def test_every_command_lists_the_records_when_none_is_named(
 
 def test_the_commands_are_those_that_have_a_record() -> None:
     rooms = {each.split()[0] for each in COMMANDS}
-    expected = "arms bench consent cycle dashboard keys lineage purge rewards serve store"
+    expected = "arms bench consent cycle dashboard export import keys lineage purge rewards serve store"
     assert rooms == set(expected.split())
 
 

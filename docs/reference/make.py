@@ -39,6 +39,7 @@ VARIABLES = {
     "OSTINATO_SAMPLER_KEY": "a sampler's key of the gateway, which the run gives it",
     "OSTINATO_SAMPLER_SEARCH_KEY": "a sampler's key of the search service, which the run gives it",
     "OSTINATO_SEARCH_URL": "address of the search service; without it the agent has no `semantic_search`",
+    "OSTINATO_SELECT_KEY": "API key of the servers of `ostinato select`",
     "OSTINATO_STATE": "folder for sessions and checkpoints (default: `~/.local/state/ostinato`)",
     "OSTINATO_URL": "address of the gateway",
 }

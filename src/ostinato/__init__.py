@@ -10,7 +10,12 @@ __version__ = "0.1.0"
 
 ROOMS = {
     "engine.config": ("EngineServerConfig", "engine_backend"),
+    "exchange.record": ("OpenRecord", "open"),
+    "exchange.tables": ("Table",),
+    "exchange.work": ("attempt", "score", "verify"),
     "extend": ("PluginError", "use"),
+    "harness.agent": ("HarnessConfig",),
+    "harness.episode": ("Episode",),
     "harness.errors": ("ToolError",),
     "harness.export": ("exporter",),
     "harness.profiles.offers": ("Offer", "as_it_is", "shown_as"),
@@ -28,12 +33,25 @@ ROOMS = {
     "sandbox.base": ("Backend", "MachineRefusesError", "Sandbox", "SandboxError", "Spec"),
     "sandbox.choose": ("choose_backend", "sandbox_backend"),
     "sandbox.config": ("SandboxConfig",),
+    "sandbox.exam.verifier": ("Verification",),
     "store": ("Store",),
     "tasks.base": ("TaskError", "load_task"),
     "tasks.source": ("Problem", "TaskSource", "task_source"),
     "train.figures.outlets": ("outlet",),
     "train.objective.corrections": ("correction",),
-    "types": ("Reward", "Session", "Signal", "SignalKind", "StepFigures", "Task", "Turn"),
+    "types": (
+        "Checkpoint",
+        "Reward",
+        "RewardPart",
+        "Session",
+        "Signal",
+        "SignalKind",
+        "Source",
+        "StepFigures",
+        "Task",
+        "Turn",
+        "Verdict",
+    ),
 }
 """The public names by the room that has them. What is not here may change from one version to the next."""
 _ROOM_OF = {name: room for room, names in ROOMS.items() for name in names}

@@ -2,8 +2,16 @@
 
 from ostinato.engine.config import EngineServerConfig as EngineServerConfig
 from ostinato.engine.config import engine_backend as engine_backend
+from ostinato.exchange.record import OpenRecord as OpenRecord
+from ostinato.exchange.record import open as open
+from ostinato.exchange.tables import Table as Table
+from ostinato.exchange.work import attempt as attempt
+from ostinato.exchange.work import score as score
+from ostinato.exchange.work import verify as verify
 from ostinato.extend import PluginError as PluginError
 from ostinato.extend import use as use
+from ostinato.harness.agent import HarnessConfig as HarnessConfig
+from ostinato.harness.episode import Episode as Episode
 from ostinato.harness.errors import ToolError as ToolError
 from ostinato.harness.export import exporter as exporter
 from ostinato.harness.profiles.offers import Offer as Offer
@@ -34,6 +42,7 @@ from ostinato.sandbox.base import Spec as Spec
 from ostinato.sandbox.choose import choose_backend as choose_backend
 from ostinato.sandbox.choose import sandbox_backend as sandbox_backend
 from ostinato.sandbox.config import SandboxConfig as SandboxConfig
+from ostinato.sandbox.exam.verifier import Verification as Verification
 from ostinato.store import Store as Store
 from ostinato.tasks.base import TaskError as TaskError
 from ostinato.tasks.base import load_task as load_task
@@ -42,12 +51,16 @@ from ostinato.tasks.source import TaskSource as TaskSource
 from ostinato.tasks.source import task_source as task_source
 from ostinato.train.figures.outlets import outlet as outlet
 from ostinato.train.objective.corrections import correction as correction
+from ostinato.types import Checkpoint as Checkpoint
 from ostinato.types import Reward as Reward
+from ostinato.types import RewardPart as RewardPart
 from ostinato.types import Session as Session
 from ostinato.types import Signal as Signal
 from ostinato.types import SignalKind as SignalKind
+from ostinato.types import Source as Source
 from ostinato.types import StepFigures as StepFigures
 from ostinato.types import Task as Task
 from ostinato.types import Turn as Turn
+from ostinato.types import Verdict as Verdict
 
 __version__: str

@@ -91,6 +91,14 @@ def _search(commands: Commands) -> None:
     register_serve(group)
 
 
+def _data(commands: Commands) -> None:
+    from ostinato.bench.fence import texts_at
+    from ostinato.data.commands import register
+    from ostinato.model.tokenizer import Tokenizer
+
+    register(commands, encoder=Tokenizer.load, texts=texts_at)
+
+
 def _doctor(commands: Commands) -> None:
     from ostinato.engine.machine import facts
     from ostinato.sandbox.doctor import register
@@ -100,7 +108,9 @@ def _doctor(commands: Commands) -> None:
 
 _RUNS, _AGENT = _in("ostinato.demo.commands"), _in("ostinato.harness.frontends.command_line")
 _SEEN, _HOOKS = _in("ostinato.loop.dashboard.commands"), _in("ostinato.edits.install.commands")
+_TEAM = _in("ostinato.loop.team.commands")
 _ACCOUNTS, _LOOP = _in("ostinato.gateway.access.commands"), _in("ostinato.loop.commands")
+_EXCHANGE = _in("ostinato.exchange.commands")
 COMMANDS: Mapping[str, tuple[str, Register]] = {
     "run": ("teach, practise, measure and deploy a model, as a file says", _RUNS),
     "demo": ("turn the whole circle once, on this machine", _RUNS),
@@ -127,6 +137,12 @@ COMMANDS: Mapping[str, tuple[str, Register]] = {
         "measure versions on a suite of tasks, and tell them apart",
         _in("ostinato.loop.suites.commands"),
     ),
+    "data": ("make a corpus to pretrain on", _data),
+    "pretrain": ("pretrain a checkpoint further, on a corpus", _in("ostinato.train.pretrain.commands")),
+    "select": (
+        "choose a base model by what it knows, tracks and predicts",
+        _in("ostinato.loop.suites.select"),
+    ),
     "acp": (
         "serve the agent to an editor (Agent Client Protocol)",
         _in("ostinato.harness.frontends.acp.main"),
@@ -137,9 +153,13 @@ COMMANDS: Mapping[str, tuple[str, Register]] = {
         "show the ancestors of a version, back to the sessions",
         _LOOP,
     ),
+    "team": ("one gateway for a team: init, up, add, status, remove", _TEAM),
+    "join": ("join a team on this machine: key, hooks, clients", _TEAM),
     "keys": ("who may call the gateway", _ACCOUNTS),
     "consent": ("whose sessions may be trained on: opt-in, organisation and user", _ACCOUNTS),
     "purge": ("remove a user's data, and name what was trained on it", _ACCOUNTS),
+    "export": ("write recorded sessions as a data set for other trainers", _EXCHANGE),
+    "import": ("read sessions that other programs recorded into the record", _EXCHANGE),
     "store": ("see, compact and expire a record", _in("ostinato.store.commands")),
     "doctor": ("try every sandbox backend and what it needs on this machine", _doctor),
     "weights": ("import a model; list, collect and mirror versions", _in("ostinato.loop.weights")),
@@ -193,6 +213,10 @@ ostinato bench refresh mined --directory runs/team --look
 ostinato bench looks --versions 7 8 --directory runs/team
 ostinato bench calibrate qwen3@http://127.0.0.1:8000/v1
 ostinato bench pairs mined --out pairs.jsonl
+ostinato data build corpus.toml --out corpus
+ostinato pretrain pretrain.toml
+ostinato select ~/models/Qwen3-8B Qwen/Qwen3-4B --code ../our-service
+ostinato select start --library newlib-1.0.tar.gz@2026-03-01 --cutoff start=2025-03-01
 ostinato acp --url http://127.0.0.1:8080
 ostinato search serve --key-file key
 ostinato search query "parse a header"
@@ -200,12 +224,23 @@ ostinato tasks build task --image rootfs.tar
 ostinato tasks mine . --out mined
 ostinato tasks pack mined mined.tar
 ostinato lineage 32
+ostinato team init --engine http://gpu:8000/v1 --model Qwen/Qwen3-8B
+ostinato team up
+ostinato team add ada ben --org payments
+ostinato team status
+ostinato team remove ada
+ostinato join https://models.example join_2f6b…
+ostinato join --consent no
 ostinato keys add ada --roles use,feedback
 ostinato keys list
 ostinato keys revoke 3f2a90c1
 ostinato consent show
 ostinato consent set yes --user ada
 ostinato purge --user ada
+ostinato export sessions --source live --reward 0.5
+ostinato export sessions --format tokens --directory runs/team
+ostinato import claude-code --user ada --consent yes --directory runs/serve
+ostinato import litellm logs/*.jsonl --directory runs/serve
 ostinato store info --directory runs/demo
 ostinato store compact --older-than 30 --directory runs/team --yes
 ostinato store expire --older-than 90 --directory runs/team --yes

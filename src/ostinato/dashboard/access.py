@@ -18,7 +18,7 @@ from typing import Any
 from ostinato.store import Store
 from ostinato.store.accounts import hash_key
 from ostinato.store.sql.schema import sessions
-from ostinato.types import ApiKey, Role, Session, Source
+from ostinato.types import ApiKey, Role, Session
 
 COOKIE = "ostinato_dashboard"
 REMEMBERED_S = 5.0
@@ -65,7 +65,7 @@ OPERATOR = Viewer(name="operator", admin=True)
 def readable(viewer: Viewer, session: Session, consents: Mapping[tuple[str, str], bool]) -> bool:
     """Return whether a viewer may read the texts of a session that they see: the operator and its own user
     may, others while its people consent."""
-    own = session.source is Source.LIVE and session.user == viewer.name
+    own = session.source.of_people and session.user == viewer.name
     return viewer.operator or (own and viewer.sees(session)) or shared(session, consents)
 
 
@@ -73,12 +73,12 @@ def shared(session: Session, consents: Mapping[tuple[str, str], bool]) -> bool:
     """Return whether the people of a session consented, and still do: others read it, and it may train."""
     if not session.consent:
         return False
-    return session.source is not Source.LIVE or consents.get((session.organisation, session.user), False)
+    return not session.source.of_people or consents.get((session.organisation, session.user), False)
 
 
 def agreed(store: Store, some: Collection[Session]) -> dict[tuple[str, str], bool]:
-    """Return the present consent of the people of these live sessions."""
-    pairs = {(s.organisation, s.user) for s in some if s.source is Source.LIVE and s.consent}
+    """Return the present consent of the people of these sessions."""
+    pairs = {(s.organisation, s.user) for s in some if s.source.of_people and s.consent}
     return store.accounts.consented(pairs)
 
 

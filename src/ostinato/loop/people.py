@@ -171,27 +171,30 @@ class PeopleTraffic:
         return Arrived(counted=len(counted), settles_at=settles_at if whole else None)
 
     def _ripe(self) -> Arrived:
-        """Return how many sessions can be learnt from now: each as soon as its own window is over.
-
-        Those that wait for late facts are not waited for, and a slow session holds up no other one.
-        """
-        now, ripe, young, withheld = self._now(), 0, 0, 0
-        for left in uncollected(self._store, ARMS, since=now - self._oldest_s):
-            agreed = self._store.accounts.consented([(each.organisation, each.user) for each in left])
-            given = [each.id for each in left if each.consent and agreed[each.organisation, each.user]]
-            turns, signals = outlines_of(self._store, given), self._store.signals_of(given)
-            trains_at = self._definition.trains_at
-            ages = [trains_at(id_, mine, signals.get(id_, ())) for id_, mine in turns.items()]
-            ripe += sum(at <= now for at in ages)
-            young += sum(at > now for at in ages)
-            withheld += len(left) - len(given)
-        return Arrived(counted=ripe, withheld=withheld, young=young)
+        return ripe(self._store, self._definition, now=self._now(), oldest_s=self._oldest_s)
 
     def clock(self) -> float:
         return self._now()
 
     def strata(self, sessions: Sequence[Session]) -> Mapping[str, str]:
         return strata_of_people(self._store, self._tokenizer, sessions)
+
+
+def ripe(store: Store, definition: LiveDefinition, *, now: float, oldest_s: float = math.inf) -> Arrived:
+    """Return how many sessions can be learnt from now: each as soon as its own window is over.
+
+    Those that wait for late facts are not waited for, and a slow session holds up no other one.
+    """
+    counted, young, withheld = 0, 0, 0
+    for left in uncollected(store, ARMS, since=now - oldest_s):
+        agreed = store.accounts.consented([(each.organisation, each.user) for each in left])
+        given = [each.id for each in left if each.consent and agreed[each.organisation, each.user]]
+        turns, signals = outlines_of(store, given), store.signals_of(given)
+        ages = [definition.trains_at(id_, mine, signals.get(id_, ())) for id_, mine in turns.items()]
+        counted += sum(at <= now for at in ages)
+        young += sum(at > now for at in ages)
+        withheld += len(left) - len(given)
+    return Arrived(counted=counted, withheld=withheld, young=young)
 
 
 def strata_of_people(store: Store, tokenizer: Tokenizer, sessions: Sequence[Session]) -> Mapping[str, str]:

@@ -11,6 +11,7 @@ import tarfile
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import IO
@@ -41,19 +42,39 @@ COMPILED = (".so", ".pyd", ".dylib", ".dll")
 
 def read_tree(path: Path) -> SourceTree:
     """Read a source archive (`.tar.*`, `.zip`) or a directory. Raises MiningError with the reason."""
+    left_out = Counter[str]()
+    files, stem = read_files(path, left_out)
+    version = None if path.is_dir() else re.search(r"-(\d[\w.+!]*)$", stem)
+    return checked_tree(stem, version[1] if version else "", files, left_out)
+
+
+def read_files(path: Path, left_out: Counter[str] | None = None) -> tuple[dict[str, bytes], str]:
+    """Return the files of an archive or a directory by path, and its name without an ending.
+
+    `left_out` counts what is left out of a directory. Raises MiningError with the reason.
+    """
     if path.is_dir():
-        left_out = Counter[str]()
-        return checked_tree(path.resolve().name, "", dict(_directory(path.resolve(), left_out)), left_out)
+        counts = Counter[str]() if left_out is None else left_out
+        return dict(_directory(path.resolve(), counts)), path.resolve().name
     if not path.exists():
         what = f"{path} does not exist: name the folder of a repository, or an archive of one"
         raise MiningError("not there", path.name, what)
-    stem = re.sub(r"\.(tar(\.\w+)?|tgz|zip)$", "", path.name)
     try:
         files = dict(_zip(path) if zipfile.is_zipfile(path) else _tar(path))
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError) as error:
         raise MiningError("unreadable archive", path.name, str(error)) from error
-    version = re.search(r"-(\d[\w.+!]*)$", stem)
-    return checked_tree(stem, version[1] if version else "", _without_top(files))
+    return _without_top(files), re.sub(r"\.(tar(\.\w+)?|tgz|zip)$", "", path.name)
+
+
+def newest(path: Path) -> str:
+    """Return the day of the newest file in an archive, as 2026-03-01; empty for a directory."""
+    if path.is_dir():
+        return ""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as opened:
+            return "{:04}-{:02}-{:02}".format(*max(member.date_time for member in opened.infolist())[:3])
+    with tarfile.open(path, "r:*") as archive:
+        return datetime.fromtimestamp(max(member.mtime for member in archive), UTC).date().isoformat()
 
 
 def why_odd(path: str, size: int) -> str:

@@ -36,7 +36,7 @@ from ostinato.rewards.follow_ups.read import words_of
 from ostinato.sandbox.base import Backend
 from ostinato.store import Store
 from ostinato.store.redaction.find import redact
-from ostinato.types import Source, Task
+from ostinato.types import Task
 
 SKEW_S = 1.0
 """The clock of a commit has whole seconds."""
@@ -234,7 +234,7 @@ class SessionMiner:
             raise MiningError("not in the record", id, "its consent is unknown")
         owner = (session.organisation, session.user)
         agrees = session.consent and self._store.accounts.consented([owner])[owner]
-        if session.source is not Source.LIVE or not agrees:
+        if not session.source.of_people or not agrees:
             raise MiningError("no consent", id, f"a {session.source.value} session of {session.user}")
 
     def _committed(self, session: RecordedSession) -> str:

@@ -3,12 +3,14 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Select, select
+from sqlalchemy import Select, select, tuple_
 
 from ostinato.store.sql import schema
 from ostinato.store.sql.row_conversion import session_of
 from ostinato.store.store import Store
 from ostinato.types import Session, Source
+
+COLUMNS = schema.sessions.c
 
 
 def ended_sessions(
@@ -16,38 +18,57 @@ def ended_sessions(
 ) -> Iterator[list[Session]]:
     """Yield the ended live sessions of some arms that began at `since` or later, in seconds since the epoch.
 
-    They come by id, without purged ones, at most `size` at a time.
-
-    What is recorded meanwhile is in a later page or in none. Raises StoreError.
+    They come by id, without purged ones, at most `size` at a time. What is recorded meanwhile is in a later
+    page or in none. Raises StoreError.
     """
-    table, last = schema.sessions.c, ""
-    query = _ended(arms).where(table.started_at >= since)
-    while page := _read(store, query.where(table.id > last).order_by(table.id).limit(size)):
-        yield page
-        last = page[-1].id
+    return _pages(store, _ended(arms).where(COLUMNS.started_at >= since), ("id",), size)
 
 
 def newest_sessions(store: Store, arm: str, most: int, *, before: float) -> list[Session]:
     """Return the newest ended live sessions of an arm that began `before`, in seconds since the epoch, oldest
     first and without purged ones. Raises StoreError.
     """
-    table = schema.sessions.c
-    newest_first = table.started_at.desc(), table.id.desc()
-    return _read(store, _ended([arm]).where(table.started_at < before).order_by(*newest_first).limit(most))[
-        ::-1
-    ]
+    query = _ended([arm]).where(
+        COLUMNS.started_at < before, COLUMNS.id.not_in(select(schema.purges.c.session_id))
+    )
+    newest_first = query.order_by(COLUMNS.started_at.desc(), COLUMNS.id.desc()).limit(most)
+    with store.database.read() as connection:
+        return [session_of(row) for row in connection.execute(newest_first).mappings()][::-1]
 
 
 def _ended(arms: Sequence[str]) -> Select[Any]:
-    table = schema.sessions.c
     return select(schema.sessions).where(
-        table.source == Source.LIVE.value,
-        table.arm.in_(arms),
-        table.ending.is_not(None),
-        table.id.not_in(select(schema.purges.c.session_id)),
+        COLUMNS.source == Source.LIVE.value, COLUMNS.arm.in_(arms), COLUMNS.ending.is_not(None)
     )
 
 
-def _read(store: Store, query: Select[Any]) -> list[Session]:
-    with store.database.read() as connection:
-        return [session_of(row) for row in connection.execute(query).mappings()]
+def chosen_sessions(
+    store: Store,
+    size: int,
+    *,
+    source: Source | None = None,
+    arm: str | None = None,
+    user: str | None = None,
+    since: float = 0.0,
+) -> Iterator[list[Session]]:
+    """Yield the sessions that began at `since` or later, oldest first, as `ended_sessions` does."""
+    query = select(schema.sessions).where(COLUMNS.started_at >= since)
+    for column, value in ((COLUMNS.source, source), (COLUMNS.arm, arm), (COLUMNS.user, user)):
+        if value is not None:
+            query = query.where(column == str(value))
+    return _pages(store, query, ("started_at", "id"), size)
+
+
+def _pages(store: Store, query: Select[Any], by: Sequence[str], size: int) -> Iterator[list[Session]]:
+    """Yield the sessions of a query, each page in a transaction of its own, in the order of columns that
+    tell all sessions apart."""
+    order = [COLUMNS[name] for name in by]
+    query = query.where(COLUMNS.id.not_in(select(schema.purges.c.session_id))).order_by(*order).limit(size)
+    following = query
+    while True:
+        with store.database.read() as connection:
+            page = [session_of(row) for row in connection.execute(following).mappings()]
+        if not page:
+            return
+        yield page
+        following = query.where(tuple_(*order) > tuple_(*(getattr(page[-1], name) for name in by)))

@@ -37,7 +37,7 @@ from ostinato.store.sql.schema import (
 from ostinato.types import Source, State
 
 UNDER_WAY = [phase.value for phase in Phase if phase not in ENDS]
-LEARNT = {Source.TEACHER.value, Source.PRACTICE.value}
+LEARNT = {Source.TEACHER.value, Source.PRACTICE.value, Source.IMPORTED.value}
 """The sources whose trained texts the benchmark is compared with (`bench/fence.py`)."""
 NEVER = float("inf")
 
@@ -52,7 +52,7 @@ class Stays(StrEnum):
     BENCHMARK = "belong to a benchmark that is under way"
     IMMATURE = "have a reward that is not mature"
     UNCOLLECTED = "wait to be collected (--uncollected)"
-    LEARNT = "were practised on, and the benchmark is compared with them"
+    LEARNT = "were learnt from, and the benchmark is compared with them"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

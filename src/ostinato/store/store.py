@@ -340,7 +340,7 @@ def _refuse_changed(to: Recording, keys: Mapping[str, bool]) -> None:
 
 def _as_agreed(to: Recording, session: Session) -> Session:
     """Return the session with the consent that holds now; one that began without consent stays without."""
-    if session.source is not Source.LIVE or not session.consent:
+    if not session.source.of_people or not session.consent:
         return session
     return replace(session, consent=_agrees(to, session.organisation, session.user))
 

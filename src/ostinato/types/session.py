@@ -15,6 +15,13 @@ class Source(StrEnum):
     PRACTICE = "practice"
     BENCH = "bench"
     TEACHER = "teacher"
+    IMPORTED = "imported"
+    """Recorded by another program, and read into the record from its logs: no token of it is ours."""
+
+    @property
+    def of_people(self) -> bool:
+        """True where a person worked, whose consent decides; ostinato ran the others itself."""
+        return self in {Source.LIVE, Source.IMPORTED}
 
 
 class Ending(StrEnum):

@@ -23,8 +23,12 @@ async def fake_vllm(
     logprobs: bool = True,
     tempered: bool = True,
     ends: bool = True,
+    prompt_logprobs: str = "own",
 ) -> AsyncIterator[tuple[str, list[dict[str, Any]]]]:
-    """Serve a model that says `ids`, whose last one is a stop token; yield its URL and the bodies it got."""
+    """Serve a model that says `ids`, whose last one is a stop token; yield its URL and the bodies it got.
+
+    `prompt_logprobs` are its "own", of "others" than the ids that it was sent, or "none".
+    """
     bodies: list[dict[str, Any]] = []
 
     async def models(_: web.Request) -> web.Response:
@@ -33,13 +37,19 @@ async def fake_vllm(
     async def completions(request: web.Request) -> web.StreamResponse:
         body = await request.json()
         bodies.append(body)
+        if "prompt_logprobs" in body:
+            shift = {"own": 0, "others": 1}.get(prompt_logprobs)
+            told = None if shift is None else [
+                None, *({str(id_ + shift): {"logprob": LOGPROB}} for id_ in body["prompt"][1:])
+            ]  # fmt: skip
+            return web.json_response({"choices": [{"text": "", "prompt_logprobs": told}]})
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         for number, id_ in enumerate(ids[: body["max_tokens"]]):
             stops = number == len(ids) - 1
             choice: dict[str, Any] = {"text": "" if stops else tokenizer.decode([id_])}
             if logprobs:
-                other = LOGPROB / body["temperature"] if tempered else LOGPROB
+                other = LOGPROB / (body["temperature"] or 1.0) if tempered else LOGPROB
                 choice["logprobs"] = {"token_logprobs": [LOGPROB], "top_logprobs": [{"x": other}]}
             if token_ids:
                 choice["token_ids"] = [id_]

@@ -1,12 +1,11 @@
 """Token ids read back as people read them: messages, answers with their calls, and single tokens.
 
-A message begins and ends at control tokens, never at text that only looks like one, so nobody can write a
-turn of somebody else into a file and have it shown as such.
+`model/transcript.py` finds the messages, at control tokens alone.
 """
 
 import codecs
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -14,9 +13,8 @@ from typing import Any, Self
 from ostinato.model.families import Parsed, Renderer, RenderError, load_renderer, parse_text
 from ostinato.model.template import TOOLS_HEAD
 from ostinato.model.tokenizer import IM_END, IM_START, Tokenizer, TokenizerError
-from ostinato.model.transcript import tools_of
+from ostinato.model.transcript import blocks, tools_of
 
-_MARK = re.compile(f"{re.escape(IM_START)}|{re.escape(IM_END)}")
 RESPONSE, END_RESPONSE = "<tool_response>\n", "\n</tool_response>"
 OPEN_CALL = "<tool_call>"
 
@@ -74,7 +72,8 @@ class Lexicon:
         if not self._chat:
             text = self.tokenizer.decode(ids)
             return [Spoken(role="prompt", text=text)] if text else []
-        return [said for role, text in self._blocks(ids) for said in _split(role, text)]
+        found = blocks(self.tokenizer, ids)
+        return [said for each in found if each.closed or each.text for said in _split(each.role, each.text)]
 
     def answer(self, ids: Sequence[int]) -> Parsed:
         """Return what the model said: its text, its calls, and what is broken about them."""
@@ -99,44 +98,6 @@ class Lexicon:
     def _call_mark(self) -> str:
         marks = self._renderer.call_marks if self._renderer else ()
         return marks[0] if marks else OPEN_CALL
-
-    def _blocks(self, ids: Sequence[int]) -> Iterator[tuple[str, str]]:
-        """Yield the role and the content of each message; the open header of an answer is none."""
-        role, content, header = "", "", ""
-        is_header = is_open = False
-        for text, mark in self._pieces(ids):
-            if mark == IM_START:
-                role, content, header, is_header, is_open = "", "", "", True, True
-            elif mark == IM_END:
-                if is_open and not is_header:
-                    yield role, content
-                is_open = False
-            elif is_header:
-                head, newline, rest = (header + text).partition("\n")
-                header = head
-                if newline:
-                    role, content, is_header = head, rest, False
-            elif is_open:
-                content += text
-        if is_open and not is_header and content:
-            yield role, content
-
-    def _pieces(self, ids: Sequence[int]) -> Iterator[tuple[str, str | None]]:
-        """Yield runs of text, and the marks that control tokens hold."""
-        control, plain = self.tokenizer.control_ids, []
-        for id in ids:
-            if id not in control:
-                plain.append(id)
-                continue
-            yield self.tokenizer.decode(plain), None
-            plain = []
-            text, at = self.tokenizer.decode([id]), 0
-            for found in _MARK.finditer(text):
-                yield text[at : found.start()], None
-                yield "", found[0]
-                at = found.end()
-            yield text[at:], None
-        yield self.tokenizer.decode(plain), None
 
 
 def _split(role: str, text: str) -> list[Spoken]:

@@ -8,7 +8,7 @@ paused.
 """
 
 import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Self
@@ -173,6 +173,28 @@ class RemoteEngine:
             finish=FinishReason.STOP if finish == "stop" else FinishReason.LENGTH,
             distribution=distribution,
         )
+
+    async def logprobs(self, ids: Sequence[int]) -> list[float] | None:
+        """Return the log-probability of each token but the first, given those before it.
+
+        None where the server tells none of a prompt: `prompt_logprobs` is vLLM's. Raises EngineError.
+        """
+        body = {"model": self.abilities.model, "prompt": list(ids), "max_tokens": 1, "prompt_logprobs": 0}
+        try:
+            async with self._http.post(COMPLETIONS, json=body) as response:
+                if response.status != 200:
+                    raise EngineError(f"{response.url}: {response.status} {(await response.text())[:300]}")
+                told = _choice(await response.json(content_type=None)).get("prompt_logprobs")
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            raise _away(self._url, error) from error
+        if not told:
+            return None
+        try:
+            return [float(each[str(id_)]["logprob"]) for id_, each in zip(ids[1:], told[1:], strict=True)]
+        except (KeyError, TypeError, ValueError) as error:
+            raise EngineError(
+                f"{self._url}: its prompt_logprobs are not of the ids that were sent"
+            ) from error
 
     async def swap(self, version: int, tensors: Mapping[str, Any]) -> None:
         raise LoadRefusedError(f"version {version} was refused: {FIXED}")

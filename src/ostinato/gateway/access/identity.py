@@ -29,6 +29,7 @@ UNIQUE = re.compile(r"[0-9a-fA-F-]{32,36}|ses_\w{16,}", re.ASCII)
 """Ids that are made to be unique, which a client's hooks and telemetry repeat."""
 HEADER = re.compile(r"[\x20-\x7e]{1,200}")
 SUBAGENT = "x-claude-code-agent-id"
+_SENT = {source.value: source for source in Source if source is not Source.IMPORTED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,9 +105,9 @@ def owned(value: str, key: ApiKey) -> str:
 
 def _source(text: str, key: ApiKey) -> Source:
     try:
-        source = Source(text)
-    except ValueError:
-        allowed = ", ".join(Source)
+        source = _SENT[text]
+    except KeyError:
+        allowed = ", ".join(_SENT)
         raise invalid(f"X-Session-Source must be one of {allowed}", "X-Session-Source") from None
     if source is not Source.LIVE and not key.may(Role.ADMIN):
         raise ApiError(403, f"{source.value} sessions need a key with the role admin", code="role_required")

@@ -108,7 +108,7 @@ def _ready(store: "Store", session: Session, settles_at: float | None) -> str:
         if into := trained_on(connection, [session.id]):
             return f"trained into version {', '.join(map(str, into))}"
     if session.source is not Source.LIVE:
-        return f"a {session.source} session, which no live reward trains"
+        return f"source {session.source}: no live reward trains such a session"
     if store.purged([session.id]):
         return "never trained on any more: it was removed"
     if not session.consent:

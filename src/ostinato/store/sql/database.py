@@ -22,23 +22,24 @@ SCRUB_S = 5.0
 """The longest time that a purge waits for readers of the pages it removed, seconds."""
 TURN_S = 60.0
 """The longest time that a thread waits for the transactions of other threads of its process, seconds."""
-BACKENDS: dict[str, type[SqliteFile] | type[PostgresServer]] = {
-    "sqlite": SqliteFile,
-    "postgresql": PostgresServer,
-}
 
 
 class Database:
     """A database that any number of processes and threads may open at once; each write is one transaction."""
 
-    def __init__(self, url_or_path: str | Path) -> None:
+    def __init__(self, url_or_path: str | Path, *, read_only: bool = False) -> None:
+        """Open, and create where it is missing; with `read_only` a database that is there, as it is."""
         self.url = read_url(url_or_path)
         self.where = self.url.render_as_string(hide_password=True)
-        self._backend = _backend(self.url)
+        self._read_only = read_only
+        self._backend = _backend(self.url, read_only=read_only)
         self._turn_to_write = threading.Lock()
         self.close = weakref.finalize(self, self._backend.close)
         """Close every connection; this happens by itself when nothing refers to the database any more."""
         self.insert_new = cache(self._insert_new)
+        if read_only:
+            repeated(self._check)
+            return
         repeated(self._create)
         self.scrub(patience_s=0.0)  # in case an earlier purge could not finish it
         with translated(self.where):
@@ -47,6 +48,10 @@ class Database:
     def _create(self) -> None:
         with self.write() as connection:
             _create(connection, self.where)
+
+    def _check(self) -> None:
+        with self.read() as connection:
+            _refuse_other(_layout(connection), self.where)
 
     @property
     def engine(self) -> Engine:
@@ -89,6 +94,8 @@ class Database:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
+        if self._read_only:
+            raise StoreError(f"{self.where} was opened to be read: nothing is written to it")
         if not self._turn_to_write.acquire(timeout=TURN_S):
             raise UnavailableError(
                 f"{self.where}: other threads of this process have used it for {TURN_S:.0f} s; "
@@ -144,11 +151,13 @@ def read_url(url_or_path: str | Path) -> URL:
         raise StoreError(f"{shown!r} is neither a file path nor a database URL") from None
 
 
-def _backend(url: URL) -> SqlBackend:
+def _backend(url: URL, *, read_only: bool = False) -> SqlBackend:
     dialect = url.get_backend_name()
-    if dialect not in BACKENDS:
-        raise StoreError(f"{dialect} databases are not supported: use one of {', '.join(BACKENDS)}")
-    return BACKENDS[dialect](url)
+    if dialect == "sqlite":
+        return SqliteFile(url, read_only=read_only)
+    if dialect == "postgresql":
+        return PostgresServer(url)  # whose `read` is read only by itself
+    raise StoreError(f"{dialect} databases are not supported: use one of sqlite, postgresql")
 
 
 def layout_of(url_or_path: str | Path) -> int | None:
@@ -174,7 +183,12 @@ def _create(connection: Connection, where: str) -> None:
     if layout is None:
         METADATA.create_all(connection)
         connection.execute(counters.insert(), {"name": "schema", "value": SCHEMA})
-    elif layout != SCHEMA:
+    else:
+        _refuse_other(layout, where)
+
+
+def _refuse_other(layout: int | None, where: str) -> None:
+    if layout != SCHEMA:
         raise StoreError(
             f"{where} has layout {layout}, this version of ostinato reads {SCHEMA} alone and has changed "
             "nothing in it: name another file or database, or read this one with the version of ostinato "

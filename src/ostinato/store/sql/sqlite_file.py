@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from sqlalchemy import URL, Connection, Engine, Select, Table, create_engine, event, update
 from sqlalchemy.dialects import sqlite
@@ -56,15 +57,16 @@ NAMED = sqlite.dialect(paramstyle="named")
 class SqliteFile:
     """The backend of a SQLite file."""
 
-    def __init__(self, url: URL) -> None:
+    def __init__(self, url: URL, *, read_only: bool = False) -> None:
         if url.database in {None, "", ":memory:"}:
             raise StoreError(
                 "a store is shared by several processes: give a file path, not a database in memory"
             )
         self._url = url
-        self.engine = _engine(url)
+        self.engine = _engine(_only_read(url) if read_only else url)
         self._writer = self.engine.execution_options(immediate=True)
-        _keep_private(url)
+        if not read_only:
+            _keep_private(url)
         self._recordings: SqliteRecording | None = None
 
     def insert(self, table: Table) -> Any:
@@ -164,6 +166,13 @@ def _engine(url: URL) -> Engine:
     event.listen(engine, "connect", _configure)
     event.listen(engine, "begin", _begin)
     return engine
+
+
+def _only_read(url: URL) -> URL:
+    """Return the URL of a file by which SQLite itself refuses to change it, or to create it."""
+    return url.set(database=f"file:{quote(url.database or '')}").update_query_dict(
+        {"mode": "ro", "uri": "true"}
+    )
 
 
 def _keep_private(url: URL) -> None:
