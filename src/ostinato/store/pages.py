@@ -13,15 +13,33 @@ from ostinato.types import Session, Source
 COLUMNS = schema.sessions.c
 
 
-def ended_sessions(store: Store, arms: Sequence[str], size: int) -> Iterator[list[Session]]:
-    """Yield the ended live sessions of some arms by id, without purged ones, at most `size` at a time.
+def ended_sessions(
+    store: Store, arms: Sequence[str], size: int, *, since: float = 0.0
+) -> Iterator[list[Session]]:
+    """Yield the ended live sessions of some arms that began at `since` or later, in seconds since the epoch.
 
-    What is recorded meanwhile is in a later page or in none. Raises StoreError.
+    They come by id, without purged ones, at most `size` at a time. What is recorded meanwhile is in a later
+    page or in none. Raises StoreError.
     """
-    query = select(schema.sessions).where(
+    return _pages(store, _ended(arms).where(COLUMNS.started_at >= since), ("id",), size)
+
+
+def newest_sessions(store: Store, arm: str, most: int, *, before: float) -> list[Session]:
+    """Return the newest ended live sessions of an arm that began `before`, in seconds since the epoch, oldest
+    first and without purged ones. Raises StoreError.
+    """
+    query = _ended([arm]).where(
+        COLUMNS.started_at < before, COLUMNS.id.not_in(select(schema.purges.c.session_id))
+    )
+    newest_first = query.order_by(COLUMNS.started_at.desc(), COLUMNS.id.desc()).limit(most)
+    with store.database.read() as connection:
+        return [session_of(row) for row in connection.execute(newest_first).mappings()][::-1]
+
+
+def _ended(arms: Sequence[str]) -> Select[Any]:
+    return select(schema.sessions).where(
         COLUMNS.source == Source.LIVE.value, COLUMNS.arm.in_(arms), COLUMNS.ending.is_not(None)
     )
-    return _pages(store, query, ("id",), size)
 
 
 def chosen_sessions(
