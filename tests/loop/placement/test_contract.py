@@ -91,10 +91,8 @@ async def test_a_service_that_hangs_is_ended_and_comes_back(
     await services.guard(back(service))
 
 
-async def test_a_service_that_dies_too_often_is_given_up(
-    services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(services_module, "MAX_RESTARTS", 1)
+async def test_a_service_that_dies_too_often_is_given_up(services: Services, tmp_path: Path) -> None:
+    services.most_restarts = 1
     service = await server(services, tmp_path)
     os.kill(service.pid, signal.SIGKILL)
     await services.guard(back(service))
