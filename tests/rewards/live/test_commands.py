@@ -44,7 +44,7 @@ def test_explain_says_when_a_session_is_trained_on(path: Path, capsys: pytest.Ca
         return capsys.readouterr().out.splitlines()[0]
 
     assert "  trained on from 1970-" in said("asked") and "never trained on" in said("s")
-    assert "a practice session" in said("drill")
+    assert "source practice: no live reward" in said("drill")
     store.accounts.set_consent(user="ada", granted=False, by="ada")
     assert "not trained on: consent was taken back" in said("asked")
     ledger = Ledger(store)
