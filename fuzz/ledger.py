@@ -411,7 +411,7 @@ class World:
     def collect(self) -> None:
         collector = Collector(self.store, LIVE)
         collector._ledger = Interrupted(collector._ledger, self.point)  # type: ignore[assignment]
-        collector.harvest(["main"], {}, as_of=LATER)
+        collector.harvest(["main"], lambda _: {}, as_of=LATER)
 
     def learn(self) -> None:
         """Take a step of the learner, or start it."""

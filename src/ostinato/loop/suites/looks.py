@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ostinato import extras
 from ostinato.store.commands import FOLDER_HELP
 from ostinato.store.config import meant_folder
 
@@ -60,6 +61,7 @@ def _looks(options: argparse.Namespace) -> int:
     if options.sessions < 1 or len(set(options.versions)) < len(options.versions):
         print("ostinato: --sessions is at least 1, and --versions names each once", file=sys.stderr)  # noqa: T201
         return WRONG
+    extras.need("torch", "`ostinato bench looks`")
     run = Run(directory=meant_folder(options.directory))
     live = load(RunConfig, run.config).live
     with closing(run.open_store()) as store:
