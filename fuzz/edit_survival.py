@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ostinato.edits.report.settings import Settings
-
 from fuzz.edit_histories import Line, Repository, propose, sources
 from fuzz.edit_histories import verdict as exact_verdict
 from fuzz.edit_steps import STEPS
@@ -25,6 +23,7 @@ from ostinato.edits.follow.windows import ManualClock
 from ostinato.edits.git import WorkTree
 from ostinato.edits.install.git_hooks import find, install
 from ostinato.edits.report.reporter import EditReporter
+from ostinato.web.joined import Joined
 
 SETTLED = (900, 3_600, 86_400, 259_200)
 """The ages of an edit, in seconds, at which its verdict is reported."""
@@ -53,7 +52,7 @@ def run_history(seed: int, folder: Path) -> Outcome:
     """Run one history in an empty folder, up to the first disagreement."""
     rng = random.Random(f"survival/{seed}")
     here, clock = begin(rng, folder), ManualClock()
-    reporter = EditReporter(find(folder), clock, Settings(url="", key=""), None)
+    reporter = EditReporter(find(folder), clock, Joined(url="", key=""), None)
     state, outcome, done = Path(state_of(find(folder))), Outcome(), []
     for number in range(rng.choice((1, 1, 2))):
         agent(here, clock, number)

@@ -302,7 +302,7 @@ async def test_the_gate_of_a_cycle_reads_the_suite(tmp_path: Path) -> None:
 async def test_a_trial_has_one_level_though_a_kill_came_after_the_gate_s_verdict(tmp_path: Path) -> None:
     """Also where people meet both arms, and the trial's name ends in a secret."""
     async with scene(tmp_path, lambda version: 0.5) as resources:
-        live = replace(resources.config.live, claim="cheaper", assign="session")
+        live = replace(resources.config.live, claim="cheaper", assign="session", looks=0)
         resources.config = replace(resources.config, live=live)
         measured = await measure(resources, CHAMPION, held_out(resources.config, resources.run)[:5], passes=1)
         async with beside(resources) as trials:
