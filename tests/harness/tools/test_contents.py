@@ -72,6 +72,7 @@ def lines(text: str) -> list[str]:
 @given(WRITTEN, WRITTEN)
 @example("a", "a\n\n\n")
 @example("a", "\ufeff")
+@example("a", "\ufeff\n")
 @example("a\r\nb", "b\r\n\r\n")
 def test_the_lines_that_a_model_asks_for_are_those_on_the_disk(old: str, new: str) -> None:
     assume("\ufeff\ufeff" not in old + new)  # a second mark is text

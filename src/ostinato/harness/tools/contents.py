@@ -114,7 +114,7 @@ def rewritten(data: bytes | None, content: str, path: str) -> bytes:
     if kept.text and not kept.text.endswith("\n"):
         is_crlf_end = text.endswith("\r\n") and not kept.text.endswith("\r")
         unended = text.removesuffix("\r\n" if is_crlf_end else "\n")
-        text = text if unended.endswith("\n") or not unended else unended
+        text = text if unended.endswith("\n") or not unended.strip(MARK) else unended
     elif kept.text and text.strip(MARK) and not text.endswith(("\n", "\r")):
         text += "\r\n" if kept.text.endswith("\r\n") else "\n"
     return kept.encoded(text)
