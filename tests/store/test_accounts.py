@@ -2,10 +2,11 @@
 
 import pytest
 from tests.databases import ON_A_FILE
+from tests.store.builders import session
 
 from ostinato.store import AccountError, Store
 from ostinato.store.accounts import hash_key, new_key, read_roles
-from ostinato.types import ApiKey, Role
+from ostinato.types import ApiKey, Role, Source
 
 ADA = ApiKey(hash="ab12", user="ada", organisation="acme", requests_per_minute=60, concurrent=2)
 
@@ -125,3 +126,15 @@ def store_files(store: Store) -> list:
     from pathlib import Path
 
     return list(Path(str(store.database.url.database)).parent.glob("record.db*"))
+
+
+def test_what_may_be_trained_on_had_consent_when_it_began_and_has_it_now(store: Store) -> None:
+    for user, now in (("ada", True), ("ben", False), ("eve", True)):
+        store.accounts.set_consent(user=user, granted=now, by=user)
+    told = [
+        session(f"{source}-{user}-{then}", user=user, source=source, consent=then)
+        for source in (Source.LIVE, Source.IMPORTED, Source.PRACTICE)
+        for user, then in (("ada", True), ("ben", True), ("eve", False))
+    ]
+    kept = [each.id for each in store.accounts.may_train_on(told)]
+    assert kept == ["live-ada-True", "imported-ada-True", "practice-ada-True", "practice-ben-True"]

@@ -233,10 +233,8 @@ def _of_record(tree: TextTree, decode: SessionText) -> Iterator[RawFile]:
 
 def _consented(store: Store) -> list[Session]:
     """Return the ended sessions to learn from, whose users agree now and agreed when they began."""
-    found = [each for source in LEARNT for each in store.sessions(source=source, ended=True) if each.consent]
-    live = [(each.organisation, each.user) for each in found if each.source is Source.LIVE]
-    agree = store.accounts.consented(live)
-    return [each for each in found if each.source is not Source.LIVE or agree[each.organisation, each.user]]
+    ended = (each for source in LEARNT for each in store.sessions(source=source, ended=True))
+    return store.accounts.may_train_on(ended)
 
 
 def _opened(url: str) -> Store:

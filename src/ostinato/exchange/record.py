@@ -31,7 +31,7 @@ class Chosen(TypedDict, total=False):
     arm: str
     user: str
     since: float
-    """In seconds since the epoch."""
+    """The moment in seconds since the epoch."""
 
 
 class OpenRecord:
@@ -86,11 +86,7 @@ class OpenRecord:
     def consented(self, sessions: Sequence[Session]) -> set[str]:
         """Return the ids of those of these sessions that may be trained on: their people agreed when they
         began, and still do."""
-        people = {(s.organisation, s.user) for s in sessions if s.source.of_people}
-        agree = self.store.accounts.consented(people)
-        return {
-            s.id for s in sessions if s.consent and (not s.source.of_people or agree[s.organisation, s.user])
-        }
+        return {session.id for session in self.store.accounts.may_train_on(sessions)}
 
     def close(self) -> None:
         self.store.close()

@@ -187,8 +187,7 @@ def ripe(store: Store, definition: LiveDefinition, *, now: float, oldest_s: floa
     """
     counted, young, withheld = 0, 0, 0
     for left in uncollected(store, ARMS, since=now - oldest_s):
-        agreed = store.accounts.consented([(each.organisation, each.user) for each in left])
-        given = [each.id for each in left if each.consent and agreed[each.organisation, each.user]]
+        given = [each.id for each in store.accounts.may_train_on(left)]
         turns, signals = outlines_of(store, given), store.signals_of(given)
         ages = [definition.trains_at(id_, mine, signals.get(id_, ())) for id_, mine in turns.items()]
         counted += sum(at <= now for at in ages)

@@ -232,9 +232,7 @@ class SessionMiner:
         session = self._store.session(id)
         if session is None or id in self._store.purged([id]):
             raise MiningError("not in the record", id, "its consent is unknown")
-        owner = (session.organisation, session.user)
-        agrees = session.consent and self._store.accounts.consented([owner])[owner]
-        if not session.source.of_people or not agrees:
+        if not session.source.of_people or not self._store.accounts.may_train_on([session]):
             raise MiningError("no consent", id, f"a {session.source.value} session of {session.user}")
 
     def _committed(self, session: RecordedSession) -> str:

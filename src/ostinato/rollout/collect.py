@@ -246,8 +246,7 @@ class Collector:
 
     def _split(self, prompts: Mapping[Session, Known]) -> tuple[list[Session], list[Session]]:
         """Return the sessions with consent, then and now, and the others, which are accounted."""
-        agreed = self._store.accounts.consented([(s.organisation, s.user) for s in prompts])
-        given = [s for s in prompts if s.consent and agreed[s.organisation, s.user]]
+        given = self._store.accounts.may_train_on(prompts)
         consented = set(given)
         withheld = [s for s in prompts if s not in consented]
         self._ledger.account_sessions([session.id for session in withheld], State.WITHHELD)

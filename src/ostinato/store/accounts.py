@@ -17,7 +17,7 @@ from ostinato.store.sql.chunks import chunks
 from ostinato.store.sql.database import Database
 from ostinato.store.sql.errors import StoreError, patient
 from ostinato.store.sql.schema import consents, keys
-from ostinato.types import ApiKey, Role
+from ostinato.types import ApiKey, Role, Session
 
 
 class AccountError(StoreError):
@@ -134,6 +134,15 @@ class Accounts:
         """Return, for each pair of organisation and user, True when both agree now."""
         with self._database.read() as connection:
             return {pair: consented(connection, *pair) for pair in set(pairs)}
+
+    def may_train_on(self, sessions: Iterable[Session]) -> list[Session]:
+        """Return those of these sessions that may be trained on, in their order.
+
+        Their people agreed when they began, and still do; where no person worked, the session's word holds.
+        """
+        some = [session for session in sessions if session.consent]
+        agreed = self.consented([(each.organisation, each.user) for each in some if each.source.of_people])
+        return [each for each in some if not each.source.of_people or agreed[each.organisation, each.user]]
 
 
 CONSENT_COLUMNS = ("organisation", "user", "granted", "set_by", "set_at")

@@ -60,12 +60,8 @@ async def shadow(resources: Resources, champion: int, candidate: int) -> Shadowe
 def recorded_requests(store: Store, count: int) -> list[tuple[str, Turn]]:
     """Return the newest requests of people who agreed, each with its person; at most `EACH` of a session."""
     ended = store.sessions(source=Source.LIVE, ended=True)[::-1]
-    agreed = store.accounts.consented(sorted({(s.organisation, s.user) for s in ended}))
-    given = [
-        s
-        for s in ended
-        if s.consent and agreed[s.organisation, s.user] and s.ending is not Ending.INFRASTRUCTURE
-    ][:count]
+    agreed = store.accounts.may_train_on(ended)
+    given = [session for session in agreed if session.ending is not Ending.INFRASTRUCTURE][:count]
     turns = store.turns_of([session.id for session in given])
     found = [
         (session.user, turn)

@@ -121,10 +121,9 @@ def recorded(
     ended = [
         each
         for each in store.sessions(source=Source.LIVE, ended=True)[::-1]
-        if each.started_at <= as_of and each.consent and each.ending is not Ending.INFRASTRUCTURE
+        if each.started_at <= as_of and each.ending is not Ending.INFRASTRUCTURE
     ]
-    agreed = store.accounts.consented(sorted({(each.organisation, each.user) for each in ended}))
-    given = [each for each in ended if agreed[each.organisation, each.user]]
+    given = store.accounts.may_train_on(ended)
     with store.database.read() as connection:
         trained = trained_sessions(connection, [each.id for each in given])
     fresh = [each for each in given if each.id not in trained][:most]
