@@ -57,15 +57,24 @@ def text(figures: SuiteFigures) -> str:
     """Return all tables as plain text."""
     lines = [heading(figures)]
     for title, header, rows in tables(figures):
-        widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-        lines += ["", title]
-        for row in (header, *rows):
-            cells = (
-                cell.ljust(width) if index == 0 else cell.rjust(width)
-                for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-            )
-            lines.append("  ".join(cells).rstrip())
+        lines += ["", title, *aligned((header, *rows))]
     return "\n".join(lines)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return a table as lines of plain text, the first column to the left and the others to the right.
+
+    >>> aligned([("model", "loss"), ("a", "0.5")])
+    ['model  loss', 'a       0.5']
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if place else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
 
 
 def heading(figures: SuiteFigures) -> str:

@@ -10,18 +10,18 @@ from typing import Any
 
 from ostinato.harness.session_log import LogEvent, LogEventKind
 from ostinato.model.families import Renderer, assistant_message
+from ostinato.model.families.hermes import END_RESPONSE, RESPONSE
 from ostinato.model.template import TOOLS_HEAD
 from ostinato.model.tokenizer import IM_START
 from ostinato.model.transcript import blocks, tools_of
 from ostinato.store.redaction.find import redact, redact_json
 from ostinato.types import Session, Turn, TurnKind, call_id
 
-RESPONSE, END_RESPONSE = "<tool_response>\n", "\n</tool_response>"
 Message = dict[str, Any]
 
 
 class ExchangeError(ValueError):
-    """What was asked for cannot be read or written; the message says what, where and what to do."""
+    """The error for what cannot be read or written; the message says what, where and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,15 +60,21 @@ def joined_path() -> Path:
 def keep(url: str, key: str) -> Path:
     """Write the file, readable for its owner alone; return its path."""
     path, content = joined_path(), _file(joined_path()).get("content") is True
+    write_secret(
+        path, f"url = {json.dumps(url)}\nkey = {json.dumps(key)}\ncontent = {str(content).lower()}\n"
+    )
+    return path
+
+
+def write_secret(path: Path, text: str) -> None:
+    """Write a file whole or not at all, readable for its owner alone."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    text = f"url = {json.dumps(url)}\nkey = {json.dumps(key)}\ncontent = {str(content).lower()}\n"
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
     part.replace(path)
-    return path
 
 
 def _file(path: Path) -> dict[str, object]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ostinato.bench import estimate
 from ostinato.bench.compare import FEWEST
+from ostinato.bench.page import aligned
 from ostinato.bench.select.base import Candidate, Cost, Instrument, ModelReading, NotPossibleError
 from ostinato.deploy.statistics import Estimate, Floats, clustered, half_width
 
@@ -187,13 +188,7 @@ def _lines(table: PairedTable) -> Iterator[str]:
                 *(f"{each:,.0f}" for each in (cost.read, cost.sampled, cost.cpu_s, cost.wall_s)),
             )
         )
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (
-            cell.rjust(width) if i else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        yield f"  {'  '.join(cells)}".rstrip()
+    yield from (f"  {line}" for line in aligned(rows))
     for name, parts in table.parts.items():
         yield f"  {name}: " + ", ".join(f"{part} {figure.text}" for part, figure in parts.items())
     for name, why in table.not_possible.items():

@@ -108,7 +108,7 @@ class Question:
     released: str
     module: str
     shown: str
-    """What a model sees of it."""
+    """The part of it that a model sees."""
     setup: tuple[str, ...]
     """Lines that run before."""
     code: str

@@ -1,4 +1,4 @@
-"""What the logs of other programs have in common: lines, what was said, and damage that ends no import."""
+"""The parts that the logs of other programs share: lines, messages, and damage that ends no import."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ class Damage:
 
     file: Path
     line: int
-    """From 1; in a database the place of the message in its session."""
+    """The number of the line, from 1; in a database the place of the message in its session."""
     why: str
 
 

@@ -49,10 +49,7 @@ async def code(request: CodeRequest, options: Options, console: Console) -> int:
     """Return the exit status: 0 done, 1 not done, 2 wrong request, 130 interrupted."""
     converses = not request.undo and (request.interactive or request.prompt is None)
     if not options.key and not request.undo:
-        return _refuse(
-            console,
-            NO_KEY,
-        )
+        return _refuse(console, NO_KEY)
     try:
         if converses and not request.plain and _is_typed() and console.is_terminal:
             if find_spec("textual") is not None:

@@ -35,7 +35,7 @@ http_headers = {{ Authorization = {} }}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Membership:
-    """What a client needs to know.
+    """The gateway, key and model that a client is set up with.
 
     >>> Membership(url="https://models.example", key="k", model="ostinato", context=32768).context
     32768

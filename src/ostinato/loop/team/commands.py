@@ -16,12 +16,13 @@ from urllib.error import URLError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
+from ostinato.web.joined import LOCAL
+
 if TYPE_CHECKING:
     from ostinato.loop.team.file import Team
 
 DONE = 0
 ASKED_S = 5.0
-LOCAL = "http://127.0.0.1:8080"
 CONTEXT = 32_768
 """The tokens that an engine is taken to read while it does not say so."""
 QUESTIONS = {

@@ -25,8 +25,8 @@ from ostinato.store.config import has_record
 
 ADMIN = "admin.key"
 BASELINE, LIFT, SESSIONS_A_DAY, LEAST_PEOPLE = 0.6, 0.1, 8.0, 5
-"""What a team is supposed to be like before it works: the share of good sessions, the gain to find, and the
-sessions of one person in a day. Fewer people than the last number are not compared."""
+"""The team that is assumed before it works: the share of good sessions, the gain to find, and the sessions of
+one person in a day. Fewer people than the last number are not compared."""
 
 
 class TeamError(ValueError):

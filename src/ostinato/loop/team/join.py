@@ -7,7 +7,6 @@ costs nothing: the same line is typed again, and the same key becomes theirs.
 import argparse
 import http.client
 import json
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -21,7 +20,7 @@ from ostinato.edits.install.claude import install_claude
 from ostinato.edits.install.git_hooks import InstallError, find, install
 from ostinato.loop.team.clients import CLIENTS, Membership
 from ostinato.store.accounts import hash_key, new_key
-from ostinato.web.joined import joined, joined_path, keep
+from ostinato.web.joined import joined, joined_path, keep, write_secret
 
 ASKED_S = 20.0
 CONSENT = """\
@@ -73,11 +72,9 @@ def _exchanged(url: str, code: str, consent: bool | None) -> tuple[dict[str, Any
     try:
         held: dict[str, str] = json.loads(pending.read_text()) if pending.exists() else {}
     except json.JSONDecodeError:
-        held = {}  # a write of ours that was cut short, before anything was sent
+        held = {}  # damaged: nothing was sent that it could tell
     key = held.get(hash_key(code)) or new_key()
-    pending.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with os.fdopen(os.open(pending, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        json.dump({hash_key(code): key}, file)
+    write_secret(pending, json.dumps({hash_key(code): key}))
     answer = _asked(f"{url}/join", {"code": code, "key": hash_key(key), "consent": consent})
     path = keep(url, key)
     pending.unlink()

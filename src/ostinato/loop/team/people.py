@@ -39,7 +39,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """Where a team stands.
+    """The state of a team: its people, what may be learnt from, and what can be shown.
 
     >>> arrived = Arrived(counted=3, young=0)
     >>> Standing(people=(), arrived=arrived, wanted=40, a_day=2.0, claim="").first_in_days
