@@ -51,7 +51,7 @@ from benchmarks.releases import Row, rate, releases
 from benchmarks.teams import team
 from ostinato.config import load
 from ostinato.demo.commands import DEMO
-from ostinato.deploy.abtest import judge
+from ostinato.deploy.abtest import EVEN, judge
 from ostinato.deploy.budget import next_alpha
 from ostinato.deploy.effects import busy_users, effect
 from ostinato.deploy.gate import ALPHA, SLACK, change, mean_of, p_values, unproven
@@ -102,7 +102,8 @@ def agrees_with_judge(runs: int = 40) -> int:
         counts = np.bincount(member).astype(float)
         seen = counts, np.bincount(member, weights=values), challenger, before
         difference = effect(*seen)
-        lower = any(each.value < 0 for each in busy_users(*seen))
+        by_session, heaviest = busy_users(*seen)
+        lower = by_session.value < 0 or heaviest.value < half_width(heaviest, EVEN, 1.0)
         low = float(difference.value - half_width(difference, 0.05, 1.0))
         high = float(difference.value + half_width(difference, HARM / 2, 1.0))
         expected = Decision.PROMOTE if low > 0 and not lower else Decision.INCONCLUSIVE
@@ -400,8 +401,11 @@ def show(figures: Row) -> None:
     print("\nHarm beside a gain: the challenger")
     told = {
         "loses 6 points with the busiest tenth, gains 4 with the others: promoted": "heavy_tenth",
-        "the same with 500 users and twice the effects": "heavy_tenth_few_users",
+        "the same with 500 users and twice the effects": "heavy_tenth_500",
+        "with 250 users and 2.83 times the effects": "heavy_tenth_250",
+        "with 100 users and 4.47 times the effects": "heavy_tenth_100",
         "gains 4 points with everybody: promoted": "all_gain",
+        "gains 11.3 points with everybody, 250 users: promoted": "all_gain_250",
         "keeps 3 points more, complaints rise from 6 to 13 %: promoted": "complaints_promoted",
         "drives 30 % away after a failure, not 5 %: rolled back": "leavers_rolled_back",
         "drives no more away, 100 users: rolled back (nominal 5 %)": "leavers_equal",
@@ -460,7 +464,7 @@ def main(run: Run) -> None:
         "power": power(min(runs, 1000), seed),
         "bad": bad_candidates(75, seed),
         "releases": releases(min(runs, 2000), seed),
-        **budgets(min(runs, 100), seed),
+        **budgets(min(runs, 400), seed),
         **team(min(runs, 2000), seed),
         "late_undo_promoted": late_undo(min(runs, 1000), seed),
         **harms(runs, seed),

@@ -2,9 +2,9 @@
 
 A script writes a record of `--sessions` ended live sessions, each of one turn of 100 tokens and of one or two
 signals, of a user for every hundred, all of whom agreed. Then another process collects them as a cycle does:
-every session is scored, compared with the others of its stratum, and offered to the trainer. Reported by size
-are the CPU microseconds a session, and how far the peak of the resident memory lies above that of a process
-that has collected 1,000.
+every session is scored, compared with others of its stratum, which is read from its prompt, and offered.
+Reported by size are the CPU microseconds a session, and how far the peak of the resident memory lies above
+that of a process that has collected 1,000.
 
 `python -m benchmarks.distil --json`
 """
@@ -19,9 +19,12 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 from benchmarks.measure import table
+from ostinato.loop.people import strata_of_people
+from ostinato.model.tokenizer import Tokenizer
 from ostinato.rewards.live.definition import LIVE
 from ostinato.rollout.collect import Collector
 from ostinato.store import Store
@@ -38,6 +41,23 @@ from ostinato.types import (
 
 AT_ONCE = 2_000
 PROMPT, SAMPLED = 60, 40
+ASKED = [
+    f"{verb} {name}.{ending}, please: {' '.join([name] * 40)}"
+    for verb in ("fix", "add a test to", "explain", "rename the class in", "write the docs of")
+    for name, ending in (("cart", "py"), ("lexer", "rs"), ("pages", "ts"), ("queue", "go"))
+]
+TOKENIZER = Tokenizer.train(["<|im_start|>user\n" + asked + "<|im_end|>\n" for asked in ASKED], 400)
+
+
+def _prompt(asked: str) -> tuple[int, ...]:
+    """Return a prompt of `PROMPT` tokens: the words, cut to length, in the form that the gateway writes."""
+    head, tail = (
+        TOKENIZER.encode(each) for each in ("<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n")
+    )
+    return (*head, *TOKENIZER.encode(asked)[: PROMPT - len(head) - len(tail)], *tail)
+
+
+PROMPTS = [_prompt(asked) for asked in ASKED]
 A_USER = 100
 START = 1.7e9
 FIRST = 1_000
@@ -66,14 +86,14 @@ def _session(number: int, rng: random.Random) -> tuple[Session, Turn, list[Signa
         started_at=at, ending=Ending.FINISHED, consent=True,
     )  # fmt: skip
     completion = Completion(
-        ids=tuple(rng.randrange(32_000) for _ in range(SAMPLED)),
+        ids=tuple(rng.randrange(TOKENIZER.vocab_size) for _ in range(SAMPLED)),
         logprobs=(-0.5,) * SAMPLED,
         versions=(1,) * SAMPLED,
         finish=FinishReason.STOP,
     )
     turn = Turn(
         session_id=id, index=0, segment=0, arm="main", completion=completion, started_at=at, latency_s=1.0,
-        prompt_ids=tuple(rng.randrange(32_000) for _ in range(PROMPT)),
+        prompt_ids=PROMPTS[rng.randrange(len(PROMPTS))],
     )  # fmt: skip
     kinds = rng.sample(KINDS, 1 + (number % 4 == 0))
     signals = [
@@ -87,7 +107,8 @@ def collect(path: Path) -> dict[str, float]:
     """Collect everything in this process, and return what it took."""
     began = time.process_time()
     with closing(Store.open(path)) as store:
-        harvest = Collector(store, LIVE).harvest(["main"], {}, as_of=START + 40 * 86_400 + 1e7)
+        strata_of = partial(strata_of_people, store, TOKENIZER)
+        harvest = Collector(store, LIVE).harvest(["main"], strata_of, as_of=START + 40 * 86_400 + 1e7)
     return {
         "offered": harvest.offered,
         "cpu_s": time.process_time() - began,

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.releases import ALIKE, KEEPS, Rng, Row, rate
-from ostinato.deploy.abtest import judge
+from ostinato.deploy.abtest import EVEN, judge
 from ostinato.deploy.budget import next_alpha
 from ostinato.deploy.effects import busy_users, effect
 from ostinato.deploy.statistics import Floats, half_width
@@ -104,8 +104,9 @@ def promoted(rng: Rng, users: int, busiest: float, others: float, looks: int = 6
     seen = counts, sums, challenger, before
     difference = effect(*seen)
     shown = difference.value - half_width(difference, TERMS.alpha, at[1:] / len(user)) > 0
-    for other in busy_users(*seen):
-        shown &= other.value >= 0
+    by_session, heaviest = busy_users(*seen)
+    shown &= by_session.value >= 0
+    shown &= heaviest.value - half_width(heaviest, EVEN, at[1:] / len(user)) >= 0
     return bool(shown.any())
 
 
@@ -158,12 +159,15 @@ def harms(runs: int, seed: int) -> Row:
         happened = sum(one(rng) for _ in range(n))
         return rate(happened, n, cpu_s=round(time.process_time() - started, 1))
 
-    many, few = min(runs, 400), min(runs, 100)
+    most, many, few = min(runs, 2000), min(runs, 400), min(runs, 100)
     promotes, back, equal = Decision.PROMOTE, Decision.ROLL_BACK, (0.05, 0.05)
     return {
         "heavy_tenth": often(0, many, lambda rng: promoted(rng, 2000, -0.06, 0.04)),
-        "heavy_tenth_few_users": often(1, many, lambda rng: promoted(rng, 500, -0.12, 0.08)),
+        "heavy_tenth_500": often(1, many, lambda rng: promoted(rng, 500, -0.12, 0.08)),
+        "heavy_tenth_250": often(6, most, lambda rng: promoted(rng, 250, -0.17, 0.113)),
+        "heavy_tenth_100": often(7, most, lambda rng: promoted(rng, 100, -0.268, 0.179)),
         "all_gain": often(2, many, lambda rng: promoted(rng, 2000, 0.04, 0.04)),
+        "all_gain_250": often(8, most, lambda rng: promoted(rng, 250, 0.113, 0.113)),
         "complaints_promoted": often(
             3, few, lambda rng: complaining(rng, 2000, 0.03, (0.06, 0.13)) is promotes
         ),

@@ -18,6 +18,8 @@ was cut off goes on where it was.
   `bad_promoted` is their promoted share.
 - `real`: planted candidates of both sorts in the whole cycle, with store, ledger, chain and stages, under a
   wide gate. A store ends at its first promotion, since what follows may be no worse than the champion.
+- `whole`: candidates that are better, and equal ones, in the whole cycle at the sizes of a week, every five
+  hours, until the first promotion, under a wide gate.
 - `fuzzed`, `killed`: kills of small weeks (`week_kills.py`), in the process before a durable step and by
   SIGKILL; `kills` counts both, and those after which ledger, verdicts or releases were not as without them.
 
@@ -39,11 +41,12 @@ import torch
 from benchmarks.measure import Run, table
 from benchmarks.week_drawn import DEVELOPERS, SIZES, drawn
 from benchmarks.week_kills import KILLED_EACH, KILLS_EACH, fuzzed, killed
-from benchmarks.week_planted import BAD, GOOD, NULL, Plant, PlantedResources
+from benchmarks.week_planted import BAD, GOOD, NULL, Plant, PlantedResources, better
 from ostinato.deploy.statistics import wilson
 from ostinato.loop.folder import owned
 from ostinato.loop.run import START, write_whole
 from ostinato.types import Decision
+from ostinato_lab.week.acts import AT_FIRST, Act
 from ostinato_lab.week.developers import Developers
 from ostinato_lab.week.policy import Policies, write_start
 from ostinato_lab.week.report import draw, report_of
@@ -61,6 +64,10 @@ DRAWN = 50
 """The drawn candidates of one part."""
 EACH = 10
 """The planted candidates of one store."""
+WHOLE = 4
+"""The planted candidates of one store at the size of a week."""
+EVERY = ("schedule.every_s=18000",)
+"""The time between two cycles of a week, which is that of `ostinato cycle`."""
 
 
 def learnt(folder: Path, name: str, plan: WeekPlan) -> Part:
@@ -78,13 +85,16 @@ def learnt(folder: Path, name: str, plan: WeekPlan) -> Part:
     return report | {"fresh": asdict(mean_gain(fresh)), "met_people": met}
 
 
-def planted(folder: Path, seed: int, kinds: tuple[Plant, ...]) -> Part:
-    """Return what became of planted candidates, one after another in one store."""
-    names = [kind.__name__ for kind in kinds]
+def planted(
+    folder: Path, kinds: tuple[Plant, ...], plan: WeekPlan, first: Mapping[Act, float] = GOOD
+) -> Part:
+    """Return what became of planted candidates, one after another in one store; `first` are the chances of
+    its first version.
+    """
+    names, seed = [kind.__name__ for kind in kinds], plan.seed
     resources = type("Planted", (PlantedResources,), {"kinds": kinds})
-    plan = WeekPlan(cycles=EACH, seed=seed, developers=DEVELOPERS, overrides=SMALL)
     with owned(folder, "planted candidates of the benchmark") as run:
-        write_start(run.checkpoint(START), {act.value: chance for act, chance in GOOD.items()})
+        write_start(run.checkpoint(START), {act.value: chance for act, chance in first.items()})
         week = run_week(folder, plan, opened=resources)
         policies, rows = open_policies(run), list[Part]()
         trials = {trial.opened.candidate: trial for trial in week.trials}
@@ -99,6 +109,7 @@ def planted(folder: Path, seed: int, kinds: tuple[Plant, ...]) -> Part:
                     "admitted": cycle.decision is Decision.ADMIT,
                     "met_people": trial is not None and trial.met,
                     "promoted": promoted,
+                    "reason": (trial or cycle).reason,
                 }
             )
             if promoted:
@@ -124,10 +135,10 @@ def parts_of(options: argparse.Namespace) -> Iterator[tuple[str, Callable[[Path]
     """Yield the parts of a run by name, those that matter most first."""
     first, *others = options.seeds
     for seed, cycles in ((first, options.cycles), *((each, options.fewer) for each in others)):
-        plan = WeekPlan(cycles=cycles, seed=seed)
+        plan = WeekPlan(cycles=cycles, seed=seed, overrides=EVERY)
         yield f"learnt-{seed}-{cycles}", partial(learnt, name=f"learnt-{seed}", plan=plan)
     for seed in options.seeds[:3]:
-        plan = WeekPlan(cycles=options.fewer, seed=seed, population="independent")
+        plan = WeekPlan(cycles=options.fewer, seed=seed, population="independent", overrides=EVERY)
         yield f"independent-{seed}-{plan.cycles}", partial(learnt, name=f"independent-{seed}", plan=plan)
     for seed in range(1, 1 + options.shuffles):
         plan = WeekPlan(
@@ -144,7 +155,12 @@ def parts_of(options: argparse.Namespace) -> Iterator[tuple[str, Callable[[Path]
         yield name, partial(drawn, seed=number, kinds=BAD, each=DRAWN, gated=gated)
     for name, kinds in (("bad", BAD), ("equal", NULL[:1]), ("shuffled", NULL[1:])):
         for seed in range(options.real // EACH):
-            yield f"real-{name}-{seed}", partial(planted, seed=seed, kinds=kinds)
+            plan = WeekPlan(cycles=EACH, seed=seed, developers=DEVELOPERS, overrides=SMALL)
+            yield f"real-{name}-{seed}", partial(planted, plan=plan, kinds=kinds)
+    for seed in range(1, 1 + options.whole):
+        plan = WeekPlan(cycles=WHOLE, seed=seed, overrides=(*EVERY, "live.gate_margin=0.5"))
+        yield f"whole-better-{seed}", partial(planted, plan=plan, kinds=(better,), first=AT_FIRST)
+        yield f"whole-equal-{seed}", partial(planted, plan=plan, kinds=NULL[:1])
     for number in range(options.fuzzed // KILLS_EACH):
         yield f"fuzzed-{number:03d}", partial(fuzzed, seed=number, kills=KILLS_EACH)
     for number in range(options.killed // KILLED_EACH):
@@ -178,6 +194,7 @@ def summed(parts: Mapping[str, Part]) -> Part:
         **{f"null: {kind.__name__}": _of_kind(_candidates(parts, "null"), kind) for kind in NULL},
         "bad, whole cycle": _candidates(parts, "real-bad"),
         **{f"null: {k.__name__}, whole cycle": _candidates(parts, f"real-{k.__name__}") for k in NULL},
+        **{f"{kind}, a week's size": _candidates(parts, f"whole-{kind}") for kind in ("better", "equal")},
     }
     kills = {
         kind: {
@@ -297,7 +314,7 @@ def _shown(change: Part) -> str:
 
 
 WEEKS = ("learnt", "independent", "shuffled")
-KINDS = (*WEEKS, "null", "bad", "real", "fuzzed", "killed")
+KINDS = (*WEEKS, "null", "bad", "real", "whole", "fuzzed", "killed")
 
 
 def main(run: Run) -> None:
@@ -311,6 +328,7 @@ def main(run: Run) -> None:
     parser.add_argument("--fewer", type=int, default=10)
     parser.add_argument("--null", type=int, default=100, help="drawn candidates of each kind of the null")
     parser.add_argument("--real", type=int, default=20, help="planted candidates of a kind in a whole cycle")
+    parser.add_argument("--whole", type=int, default=3, help="stores of better and of equal candidates")
     parser.add_argument("--bad", type=int, default=300)
     parser.add_argument("--fuzzed", type=int, default=10_000)
     parser.add_argument("--shuffles", type=int, default=8, help="weeks in which there is nothing to learn")

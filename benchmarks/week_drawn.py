@@ -176,7 +176,7 @@ class Trying:
         end = self._now + seconds
         while self._now < end:
             self._now += TICK_S
-            self._simulation.work(until=self._now)
+            self._simulation.advance(until=self._now)
 
     def _observed(self, sessions: Sequence[Session]) -> list[TrialSession]:
         """Return the settled ones, each of which is read once: it is scored at one age."""

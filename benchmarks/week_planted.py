@@ -9,8 +9,9 @@ from the champion's own weights, and gate, shadow, canary, split and verdict are
 - `hacked`: work becomes a symptom that is hidden, tests that are changed, or a question in place of an edit.
 - `corrupted`: noise on the output weights, tokens exchanged, or columns set to zero.
 - `stale`: an older version, or one on the way from it to the champion.
+- `better`: the good champion, for a store that begins with the policy of a week's first version.
 
-How large a change is, is drawn for each candidate.
+How large a change for the worse is, is drawn for each candidate.
 """
 
 import json
@@ -106,6 +107,10 @@ def stale(tensors: Tensors, tokens: Mapping[Act, int], rng: Random) -> Tensors:
     back = rng.uniform(0.3, 1.0)
     chances = {act: back * AT_FIRST[act] + (1 - back) * chance for act, chance in GOOD.items()}
     return with_chances(tensors, tokens, chances)
+
+
+def better(tensors: Tensors, tokens: Mapping[Act, int], rng: Random) -> Tensors:
+    return with_chances(tensors, tokens, GOOD)
 
 
 Plant = Callable[[Tensors, Mapping[Act, int], Random], Tensors]

@@ -1,6 +1,7 @@
 """Facts, people and clocks that do not behave: nothing is lost, and nobody is counted twice.
 
-Covers deploy/control.py, gateway/arms.py, loop/trial.py and rollout/collect.py where they meet. Others are
+Covers deploy/control.py, gateway/arms.py, loop/cycle.py, loop/stages/late.py, loop/trial.py and
+rollout/collect.py where they meet. Others are
 shown elsewhere: outcomes that never come, come after a purge or cannot be read, a demotion beside a
 promotion, and two words on a promotion in `loop/stages/test_late.py`; outcomes that contradict each other in
 `rewards/live/test_outcomes.py`; an outcome in a reward in `rewards/live/test_definition.py`; another budget
@@ -9,9 +10,11 @@ background task whose machine dies in `harness/frontends/background/test_backgro
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.store.builders import session, turn
@@ -20,13 +23,18 @@ from ostinato.deploy.control import CycleControl, CycleWordError, say
 from ostinato.deploy.terms import Trial
 from ostinato.deploy.traffic import split
 from ostinato.gateway.arms import assign
+from ostinato.loop.config import RunConfig, ScheduleConfig
+from ostinato.loop.cycle import Cycle
+from ostinato.loop.stages import late
+from ostinato.loop.stages.late import LateFacts
 from ostinato.loop.trial import attended, observe
-from ostinato.rewards.live.definition import LIVE
+from ostinato.rewards.live.definition import LIVE, LiveDefinition
 from ostinato.rollout.collect import Collector
 from ostinato.store import Store
 from ostinato.store.cycle_log import CycleAction, cycle_log
 from ostinato.store.releases import last_release
-from ostinato.types import Arm, Ending, Signal, SignalKind
+from ostinato.types import Arm, Ending, Signal, SignalKind, Verdict
+from ostinato_lab.week.clock import run_virtually
 
 HOURS = 4
 EXPERIMENT = f"trial@{HOURS}h.5ec"
@@ -60,7 +68,7 @@ def test_who_changes_organisation_stays_one_person_and_each_session_has_its_own_
     (came,) = attended(store, TRIAL, 0.0, 3000.0)
     assert (came.user, came.sessions) == ("ada", 2)
     assert {each.user for each in observe(store, LIVE, store.sessions(), 1e12)} == {"ada"}
-    harvest = Collector(store, LIVE).harvest(["champion"], {}, as_of=1e12)
+    harvest = Collector(store, LIVE).harvest(["champion"], as_of=1e12)
     assert (harvest.offered, harvest.withheld) == (1, 1)
     assert store.rewards("before") and not store.rewards("after")
 
@@ -87,12 +95,57 @@ def test_a_clock_that_jumped_delays_a_session_and_loses_none(store: Store) -> No
     live(store, "ahead", now + 86_400, kept)
     live(store, "here", now - 2 * LIVE.mature_s)
     collector = Collector(store, LIVE)
-    first = collector.harvest(["champion"], {}, as_of=now)
+    first = collector.harvest(["champion"], as_of=now)
     assert (first.offered, first.censored) == (1, 1)
     (came,) = attended(store, TRIAL, 0.0, now)  # as if it had not begun
     assert came.sessions == 1
-    later = collector.harvest(["champion"], {}, as_of=now + 86_400 + LIVE.mature_s + 60)
+    later = collector.harvest(["champion"], as_of=now + 86_400 + LIVE.mature_s + 60)
     assert later.offered == 2 and store.rewards("ahead")[-1].parts[0].evidence == (kept.id,)
+
+
+@pytest.mark.parametrize("ahead_s", [-30.0, 86_400.0 * 30])
+def test_after_a_clock_was_put_back_the_next_cycle_waits_for_no_more_than_the_schedule(
+    tmp_path: Path, ahead_s: float
+) -> None:
+    """The cycle before began `ahead_s` after now by the clock of now."""
+
+    async def waited(now: Callable[[], float]) -> float:
+        store, began = Store.open(tmp_path / "virtual.db", now), now()
+        config = RunConfig(schedule=ScheduleConfig(every_s=300.0))
+        resources: Any = SimpleNamespace(config=config, store=store, poll_s=1.0)
+        before: Any = SimpleNamespace(began_at=began + ahead_s, ended_at=began)
+        nothing: Any = None
+        done = await Cycle(resources, nothing, nothing, nothing, [before])._begin()
+        return done.at - began
+
+    assert run_virtually(1.8e9, waited) == pytest.approx(300.0 + min(0.0, ahead_s), abs=1)
+
+
+def test_outcomes_are_read_again_after_a_clock_was_put_back(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, seen = [1.8e9], list[float]()
+
+    def settles(_store: Store, _definition: LiveDefinition, *, as_of: float) -> list[Verdict]:
+        seen.append(as_of)
+        return []
+
+    monkeypatch.setattr(late, "settle_promotions", settles)
+    clock: Any = SimpleNamespace(now=lambda: now[0], clock=lambda: now[0])
+    monkeypatch.setattr(store, "now", clock.now)
+    facts = LateFacts(SimpleNamespace(config=RunConfig(), store=store, show=None), clock)  # type: ignore[arg-type]
+    for jump_s in (0.0, 1.0, 86_400.0 * 30, -86_400.0 * 30, 3600.0):
+        now[0] += jump_s
+        facts.fallen()
+    assert seen == [1.8e9, 1.8e9 + 86_400 * 30, 1.8e9, 1.8e9 + 3600]
+
+
+@pytest.mark.parametrize("organisation", ["acme", "other"])
+def test_who_comes_back_in_another_organisation_has_come_back(store: Store, organisation: str) -> None:
+    live(store, "before", 1000.0, organisation="acme")
+    live(store, "after", 2000.0, organisation=organisation)
+    live(store, "bob", 3000.0, organisation="acme", user="bob")
+    assert late._next_sessions(store, 0.0) == {"before": 2000.0}
 
 
 @pytest.mark.parametrize("roll_back_first", [True, False])

@@ -126,7 +126,7 @@ async def test_an_edit_that_was_committed_becomes_a_signal_and_its_session_is_co
             await asyncio.to_thread(hook, repository, hook_event_name="PostToolUse", **edit)
             await asyncio.to_thread(git, repository, "commit", "-qam", "fix add")
             (kept,) = await signals_of(store, SignalKind.EDIT_KEPT)
-            assert Collector(store, LIVE).harvest(["main"], {}, as_of=LATER).sessions == 0  # it has not ended
+            assert Collector(store, LIVE).harvest(["main"], as_of=LATER).sessions == 0  # it has not ended
             await asyncio.to_thread(hook, repository, hook_event_name="SessionEnd", reason="other")
             assert await ended(store) is Ending.ABANDONED  # its call never got a result here
         finally:
@@ -134,6 +134,6 @@ async def test_an_edit_that_was_committed_becomes_a_signal_and_its_session_is_co
     await engine.close()
     assert kept.turn == 0  # joined by the id of the call: Claude Code does not know our turns
     assert kept.edit is not None and kept.received_at is not None and kept.observed_at <= kept.received_at
-    harvest = Collector(store, LIVE).harvest(["main"], {}, as_of=LATER)
+    harvest = Collector(store, LIVE).harvest(["main"], as_of=LATER)
     assert (harvest.sessions, harvest.offered, harvest.censored, harvest.withheld) == (1, 1, 0, 0)
     assert {"edit.proposed", "edit.commit"} <= {event.name for event in store.events(SESSION)}

@@ -142,7 +142,7 @@ async def test_sessions_of_a_real_client_go_from_use_to_verdict(
         await quiet(store)
 
         later = time.time() + 2 * LIVE.mature_s
-        harvest = Collector(store, LIVE).harvest([CHAMPION], {}, as_of=later)
+        harvest = Collector(store, LIVE).harvest([CHAMPION], as_of=later)
         assert (harvest.sessions, harvest.offered, harvest.censored) == (2, 2, 0)
         worth = [store.rewards(session.id)[-1].total for session in (first, second)]
         assert worth[0] < 0 < worth[1]

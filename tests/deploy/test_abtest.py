@@ -282,6 +282,7 @@ def shifted(arm: str, users: int, means: Callable[[int], float], each: Callable[
     [
         (0.06, 13, "mean over sessions"),  # the busiest tenth has 59 % of the sessions
         (0.06, 6, "heaviest tenth"),  # it has 40 %, so the mean over sessions is about level
+        (0.0, 6, "heaviest tenth"),  # it neither gains nor loses
     ],
 )
 def test_a_heavy_tenth_that_loses_withholds_the_promotion(loss: float, each: int, doubt: str) -> None:
@@ -293,7 +294,7 @@ def test_a_heavy_tenth_that_loses_withholds_the_promotion(loss: float, each: int
     trial = replace(TRIAL, horizon=len(old) + len(new))
     result = judge(5, trial, old + new)
     assert result.decision is Decision.HOLD and "withheld" in result.reason and doubt in result.reason
-    assert result.evidence["promoting"]["low"] > 0 > result.evidence["heaviest"]["estimate"]
+    assert result.evidence["promoting"]["low"] > 0 > result.evidence["heaviest"]["low"]
     gained = shifted("challenger", 400, lambda user: 0.54, busy)
     assert judge(5, trial, old + gained).decision is Decision.PROMOTE
 

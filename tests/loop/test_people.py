@@ -62,7 +62,7 @@ async def test_a_period_ends_when_enough_sessions_have_ended_since_it_began(tmp_
     assert "2 of 2 sessions can be learnt from, 2 are too young, and 2 without consent" in lines.getvalue()
     await asyncio.wait_for(traffic.arrive("ab", since=100.0, sessions=4), timeout=60)
     assert traffic.clock() == now
-    assert traffic.strata() == {}, "their prompts hold no words of a person"
+    assert traffic.strata(store.sessions()) == {}, "their prompts hold no words of a person"
     store.close()
 
 

@@ -1,6 +1,7 @@
 """The strata of people's sessions: by what they asked, for those that are not collected yet."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from tests.rewards.follow_ups.test_read import TOKENIZER, said
@@ -8,7 +9,7 @@ from tests.store.builders import session
 
 from ostinato.loop.people import strata_of_people
 from ostinato.rewards.live.definition import LIVE
-from ostinato.rollout.collect import Collector
+from ostinato.rollout.collect import Collector, uncollected
 from ostinato.store import Ledger, Store
 from ostinato.types import Ending, Signal, SignalKind, Source
 
@@ -27,13 +28,15 @@ def test_sessions_are_compared_within_what_was_asked_until_they_are_collected(tm
     brought("docs", "write the readme")
     brought("going-on", "fix cart.py", ending=None)
     brought("silent", "")
-    found = strata_of_people(store, TOKENIZER)
+    ended = [each for page in uncollected(store, ["main"]) for each in page]
+    found = strata_of_people(store, TOKENIZER, ended)
     assert found == {**{f"fix{number}": "fix/python" for number in range(8)}, "docs": ""}
 
-    assert Collector(store, LIVE).harvest(["main"], found, as_of=1e12).offered == 10
+    strata_of = partial(strata_of_people, store, TOKENIZER)
+    assert Collector(store, LIVE).harvest(["main"], strata_of, as_of=1e12).offered == 10
     groups = Ledger(store).claim(4, 99, 0)
     kinds = {group.prompt.removeprefix("live/"): group.kind for group in groups}
     assert kinds == {**found, "silent": ""}
     Ledger(store).drop_claimed({group.id: "shown" for group in groups})
-    assert strata_of_people(store, TOKENIZER) == {}
+    assert list(uncollected(store, ["main"])) == [{}]
     store.close()

@@ -177,7 +177,7 @@ async def test_an_equal_one_is_inconclusive_and_its_sessions_are_trained_on(
     assert tested.decision in {Decision.INCONCLUSIVE, Decision.HOLD} and served(store) == 1
     ledger = Ledger(store)
     assert ledger.unaccounted() == 0 and ledger.unended() == 0
-    harvest = Collector(store, LIVE).harvest([CHAMPION, CHALLENGER], {}, as_of=1e12)
+    harvest = Collector(store, LIVE).harvest([CHAMPION, CHALLENGER], as_of=1e12)
     assert harvest.offered == 300, "those of the canary and of the split, of both arms"
 
 

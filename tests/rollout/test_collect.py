@@ -43,7 +43,7 @@ def test_only_who_agreed_is_trained_on(store: Store) -> None:
     kept(store, "before-they-agreed", user="ada", organisation="acme", consent=False)
     kept(store, "taken-back", user="bob", organisation="acme", consent=True)
     kept(store, "elsewhere", user="ada", organisation="", consent=True)
-    harvest = Collector(store, LIVE).harvest(["main"], {}, as_of=LATER)
+    harvest = Collector(store, LIVE).harvest(["main"], as_of=LATER)
     assert (harvest.sessions, harvest.offered, harvest.withheld) == (1, 1, 3)
     ledger = Ledger(store)
     (group,) = ledger.claim(4, 9, 0)
@@ -57,9 +57,9 @@ def test_consent_given_later_covers_what_is_collected_later_only_if_it_held_then
     kept(store, "agreed", user="ada", consent=True)
     collector = Collector(store, LIVE)
     store.accounts.set_consent(user="ada", granted=False, by="ada")
-    assert collector.harvest(["main"], {}, as_of=LATER).withheld == 1
+    assert collector.harvest(["main"], as_of=LATER).withheld == 1
     store.accounts.set_consent(user="ada", granted=True, by="ada")
-    assert collector.harvest(["main"], {}, as_of=LATER).offered == 1
+    assert collector.harvest(["main"], as_of=LATER).offered == 1
 
 
 def test_turns_that_may_not_be_trained_are_accounted_and_the_rest_is_offered(store: Store) -> None:
@@ -70,7 +70,7 @@ def test_turns_that_may_not_be_trained_are_accounted_and_the_rest_is_offered(sto
     about = session("s", user="ada", consent=True, ending=Ending.FINISHED)
     greedy = replace(turn(3, "s"), segment=3, sampling=Sampling(temperature=0.0))
     store.record([turn(0, "s"), title, edited, greedy], [signal], [about])
-    assert Collector(store, LIVE).harvest(["main"], {}, as_of=LATER).offered == 1
+    assert Collector(store, LIVE).harvest(["main"], as_of=LATER).offered == 1
     ledger = Ledger(store)
     (group,) = ledger.claim(4, 9, 0)
     assert [sample.turns for sample in group.samples] == [(0,)]
@@ -88,7 +88,7 @@ def test_silence_is_waited_for_until_the_window_is_over(store: Store, age: float
     store.accounts.set_consent(user="ada", granted=True, by="ada")
     about = session("s1", user="ada", consent=True, ending=Ending.FINISHED)
     store.record([replace(turn(0, "s1"), started_at=time.time() - age * LIVE.train_after_s)], [], [about])
-    harvest = Collector(store, LIVE).harvest(["main"], {}, as_of=time.time())
+    harvest = Collector(store, LIVE).harvest(["main"], as_of=time.time())
     assert (harvest.censored, harvest.offered) == ((1, 0) if state is PartState.CENSORED else (0, 1))
     assert store.rewards("s1")[-1].parts[0].state is state
 
@@ -118,8 +118,8 @@ def test_a_kill_during_a_collection_loses_no_session(
     with monkeypatch.context() as patch:
         patch.setattr(store.database, "write", dying)
         with contextlib.suppress(KilledError):
-            Collector(store, LIVE).harvest(["main"], {}, as_of=LATER)
-    again = Collector(store, LIVE).harvest(["main"], {}, as_of=LATER)
+            Collector(store, LIVE).harvest(["main"], as_of=LATER)
+    again = Collector(store, LIVE).harvest(["main"], as_of=LATER)
     assert (again.sessions, again.offered) == (4, 4)
     assert {group.prompt for group in Ledger(store).claim(4, 9, 0)} == {f"live/{name}" for name in names}
     assert [len(store.rewards(name)) for name in names] == [1, 1, 1, 1]
@@ -149,11 +149,11 @@ def test_a_long_record_is_collected_in_batches_each_session_once(
         return read(listed)
 
     monkeypatch.setattr(store, "turns_of", counted)
-    first = Collector(store, LIVE).harvest(["main"], {}, as_of=LATER)
+    first = Collector(store, LIVE).harvest(["main"], as_of=LATER)
     assert (first.sessions, first.offered, first.signals, most) == (23, 23, 35, 3)
     expected = sum(store.rewards(name)[-1].total for name in names) / 23
     assert first.mean_reward == pytest.approx(expected)
-    again = Collector(store, LIVE).harvest(["main"], {}, as_of=LATER)
+    again = Collector(store, LIVE).harvest(["main"], as_of=LATER)
     assert (again.sessions, again.offered) == (23, 23)
     groups = Ledger(store).claim(4, 99, 0)
     assert sorted(group.prompt for group in groups) == [f"live/{name}" for name in names]
@@ -164,11 +164,11 @@ def test_the_last_word_before_the_claim_fixes_the_reward(store: Store) -> None:
     store.accounts.set_consent(user="ada", granted=True, by="ada")
     kept(store, "s", user="ada", consent=True)
     collector, ledger = Collector(store, LIVE), Ledger(store)
-    before = collector.harvest(["main"], {}, as_of=LATER).mean_reward
+    before = collector.harvest(["main"], as_of=LATER).mean_reward
     undone = Signal(session_id="s", kind=SignalKind.EDIT_REVERTED, value=1.0, observed_at=2.0)
     store.record([], [undone])
     assert ledger.claim(4, 9, 0) == []
-    after = collector.harvest(["main"], {}, as_of=LATER)
+    after = collector.harvest(["main"], as_of=LATER)
     assert after.offered == 1 and after.mean_reward < before
     (group,) = ledger.claim(4, 9, 0)
     assert group.rewards == (after.mean_reward,)
@@ -178,7 +178,7 @@ def test_a_session_that_was_measured_is_never_collected(store: Store) -> None:
     store.accounts.set_consent(user="ada", granted=True, by="ada")
     kept(store, "s", user="ada", consent=True)
     Ledger(store).account_sessions(["s"], State.MEASURED)
-    assert Collector(store, LIVE).harvest(["main"], {}, as_of=LATER).sessions == 0
+    assert Collector(store, LIVE).harvest(["main"], as_of=LATER).sessions == 0
     assert Ledger(store).states()[State.MEASURED] == 1
 
 
@@ -188,7 +188,7 @@ def test_a_simulated_session_is_collected_under_the_key_of_its_task(store: Store
     ledger = Ledger(store)
     assert ledger.reserve("key", Stage.LIVE, ["s"]) and not ledger.reserve("key")
     kept(store, "s", user="ada", consent=True)
-    Collector(store, LIVE).harvest(["main"], {}, as_of=LATER)
+    Collector(store, LIVE).harvest(["main"], as_of=LATER)
     assert [group.prompt for group in ledger.claim(4, 9, 0)] == ["key"]
     assert ledger.unended() == 1, "claimed"
 
@@ -197,11 +197,11 @@ def test_turns_after_the_end_of_a_session_that_was_trained_on_are_too_late(store
     store.accounts.set_consent(user="ada", granted=True, by="ada")
     kept(store, "s", user="ada", consent=True)
     collector, ledger = Collector(store, LIVE), Ledger(store)
-    collector.harvest(["main"], {}, as_of=LATER)
+    collector.harvest(["main"], as_of=LATER)
     (group,) = ledger.claim(4, 9, 0)
     ledger.commit(version(4, group.id))
     store.record([turn(1, "s")])
-    assert collector.harvest(["main"], {}, as_of=LATER).sessions == 0
+    assert collector.harvest(["main"], as_of=LATER).sessions == 0
     assert ledger.unaccounted() == 0 and ledger.states()[State.STALE] == 1
 
 
@@ -210,9 +210,9 @@ def test_a_session_that_no_judge_has_heard_waits_for_one(store: Store) -> None:
     for id in ("heard", "unheard"):
         kept(store, id, user="ada", consent=True)
     collector = Collector(store, LIVE)
-    first = collector.harvest(["main"], {}, as_of=LATER, unheard={"unheard"})
+    first = collector.harvest(["main"], as_of=LATER, unheard={"unheard"})
     assert (first.offered, first.censored) == (1, 1)
-    again = collector.harvest(["main"], {}, as_of=LATER)
+    again = collector.harvest(["main"], as_of=LATER)
     assert (again.sessions, again.offered, again.censored) == (2, 2, 0)
 
 
@@ -226,7 +226,7 @@ def test_nobody_has_more_of_what_is_trained_because_others_cannot_be_trained_on(
         kind = SignalKind.EDIT_KEPT if number % 2 else SignalKind.EDIT_REVERTED
         signal = Signal(session_id=about.id, kind=kind, value=1.0, observed_at=1.0)
         store.record([replace(turn(0, about.id), sampling=greedy)], [signal], [about])
-    harvest = Collector(store, LIVE, 0.04).harvest(["main"], {}, as_of=LATER)
+    harvest = Collector(store, LIVE, 0.04).harvest(["main"], as_of=LATER)
     assert (harvest.offered, harvest.untrainable) == (80, 200)
     groups = Ledger(store).claim(1, 80, 0)
     moved = {group.prompt: sum(abs(sample.advantage) for sample in group.samples) for group in groups}
@@ -246,7 +246,7 @@ def test_a_second_word_on_how_a_session_ended_changes_nothing(store: Store) -> N
         kept(store, id, consent=True)
     late = Signal(session_id="a", kind=SignalKind.ENDING, value=Ending.INFRASTRUCTURE.value, observed_at=3.0)
     store.record([], [late])
-    harvest = Collector(store, LIVE).harvest(["main"], {}, as_of=LATER)
+    harvest = Collector(store, LIVE).harvest(["main"], as_of=LATER)
     assert (harvest.sessions, harvest.offered) == (2, 2)
     assert len(observe(store, LIVE, store.sessions(), LATER)) == 2
 
@@ -257,7 +257,7 @@ def test_a_burst_of_one_persons_sessions_is_spread_over_the_versions(store: Stor
         user = "ada" if number < 60 else f"p{number}"
         store.accounts.set_consent(user=user, granted=True, by=user)
         kept(store, f"s{number:03}", user=user, consent=True, started_at=float(number))
-    assert Collector(store, LIVE, 0.02).harvest(["main"], {}, as_of=LATER).offered == 120
+    assert Collector(store, LIVE, 0.02).harvest(["main"], as_of=LATER).offered == 120
     batches = [Ledger(store).claim(number, 30, -9) for number in (1, 2, 3, 4)]
     people = [Counter(group.person for group in batch) for batch in batches]
     ((ada, most),) = sum(people, Counter[str]()).most_common(1)
@@ -280,16 +280,16 @@ def test_a_drawn_session_is_trained_on_once_when_it_is_mature_for_what_came_late
             told = [replace(kept, kind=SignalKind.EDIT_REVERTED, observed_at=108_000.0, id="undone")]
     store.record([], told)
     collector, ledger = Collector(store, LIVE), Ledger(store)
-    first = collector.harvest(["main"], {}, as_of=2 * LIVE.train_after_s)
+    first = collector.harvest(["main"], as_of=2 * LIVE.train_after_s)
     assert (first.offered, first.censored) == (len(young), len(waits)) and len(waits) > 8
     groups = ledger.claim(1, 1_000, 0)
     assert {group.samples[0].session_id for group in groups} == set(young)
     ledger.commit(version(1, *(group.id for group in groups)))
-    second = collector.harvest(["main"], {}, as_of=2 * LIVE.mature_s)
+    second = collector.harvest(["main"], as_of=2 * LIVE.mature_s)
     assert (second.offered, second.censored) == (len(waits), 0)
     groups = {group.samples[0].session_id: group for group in ledger.claim(2, 1_000, 0)}
     undone = groups.pop(waits[0])
     assert undone.rewards[0] == pytest.approx(next(iter(groups.values())).rewards[0] - 1.5)
     mean = sum(group.samples[0].advantage for group in groups.values()) / len(groups)
     assert undone.samples[0].advantage < -1.4 / LIVE.late.share < mean
-    assert collector.harvest(["main"], {}, as_of=1e12).offered == 0, "each is trained on once"
+    assert collector.harvest(["main"], as_of=1e12).offered == 0, "each is trained on once"

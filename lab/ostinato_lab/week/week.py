@@ -11,7 +11,7 @@ is kept nowhere: it is computed again from the seed and the record.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,7 +32,7 @@ from ostinato.loop.stages.measure import measure
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.store import Ledger, Store
 from ostinato.store.sql import schema
-from ostinato.types import Source
+from ostinato.types import Session, Source
 from ostinato_lab.week.acts import STRATA, Vocabulary
 from ostinato_lab.week.base import Population
 from ostinato_lab.week.clock import run_virtually
@@ -94,7 +94,7 @@ class Week:
 class WeekTraffic(PeopleTraffic):
     """The simulated sessions: they come by themselves, as those of people do."""
 
-    def strata(self) -> dict[str, str]:
+    def strata(self, sessions: Sequence[Session]) -> dict[str, str]:
         return {stratum: stratum for stratum in STRATA}
 
 

@@ -61,6 +61,12 @@ class Look:
     def known(self) -> bool:
         return self.gain is not None
 
+    @property
+    def words(self) -> str:
+        """The finding in one line for a person."""
+        what = f"{self.gain} reward a session" if self.gain is not None else "not known, too little to go by"
+        return f"{what}; worth {self.sessions:.0f} sessions of {self.users:.0f} users, {self.cut:.1%} cut"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ordering:

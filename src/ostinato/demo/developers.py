@@ -31,7 +31,7 @@ from ostinato.store import Ledger, Stage, Store
 from ostinato.tasks.base import load_task
 from ostinato.tasks.developers import Developer, Reaction, SessionResult, population
 from ostinato.tasks.source import Problem
-from ostinato.types import Ending, Signal, SignalKind, Source, State, Task, new_id
+from ostinato.types import Ending, Session, Signal, SignalKind, Source, State, Task, new_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,11 +125,11 @@ class SimulatedTraffic:
         """
         return time.time() + live_definition(self._resources.config.live).mature_s
 
-    def strata(self) -> Mapping[str, str]:
-        """Return the stratum of what developers asked for, by the task's id."""
-        directories = [self._resources.run.tasks / period for period in ("live", "ab")]
-        paths = [path for each in directories if each.exists() for path in each.iterdir()]
-        asked = {path.name: load_task(path).instruction for path in paths}
+    def strata(self, sessions: Sequence[Session]) -> Mapping[str, str]:
+        """Return the strata of what developers asked for in these sessions, by the task's id."""
+        names = sorted({session.task_id for session in sessions if session.task_id})
+        paths = [self._resources.run.tasks / period / name for period in ("live", "ab") for name in names]
+        asked = {path.name: load_task(path).instruction for path in paths if path.exists()}
         return strata({id_: Request(kind=kind_of(text), language="") for id_, text in asked.items()})
 
 

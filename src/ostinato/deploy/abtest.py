@@ -13,9 +13,10 @@ reward per session (`effects.py`):
   `Trial.harm`.
 - INCONCLUSIVE is the verdict of a trial that reached its horizon and refuted nothing.
 
-A promotion is withheld while in the trial the mean over sessions stands lower, or the mean over the heaviest
-tenth of users does, or a guardrail stands beyond its limit. That makes a wrong one rarer still, so it needs
-no share of alpha; a gain of many that busy users pay for is not promoted.
+A promotion is withheld while in the trial the mean over sessions stands lower, or that over the heaviest
+tenth of users is not shown to be no lower, with chance `EVEN` of error, or a guardrail stands beyond its
+limit. That makes a wrong one rarer still, so it needs no share of alpha; a gain of many that busy users pay
+for is not promoted.
 
 A guardrail's limit is relative to its baseline: the challenger's mean may reach `scale` times the champion's
 plus the absolute limit. "sessions" and "returning" are about people: they count everybody from assignment on.
@@ -49,6 +50,9 @@ POWER = 0.8
 """The chance with which a trial of the size that an inconclusive one asks for would promote."""
 REPORTED = 0.05
 """The chance that a reported gain leaves out the truth at any look."""
+EVEN = 0.5
+"""The chance that heavy users who neither gain nor lose seem to gain at any look. They are few, so at some of
+many looks their estimate alone would nearly always do so."""
 PEOPLE = ("sessions", "returning")
 """The guardrails of people, which are read from their attendance."""
 
@@ -178,7 +182,7 @@ class _Bounds:
     by_session: Interval
     """The change of the mean over sessions, at the level of a roll-back."""
     heaviest: Interval
-    """The change of the mean over the heaviest tenth of users, at the level of a roll-back."""
+    """The change of the mean over the heaviest tenth of users, each side at `EVEN`."""
     tokens: Interval
     """The change of the tokens per session, mean over users, each side at `Trial.level`."""
     rails: dict[str, Interval]
@@ -206,7 +210,7 @@ class _Bounds:
             promoting=interval(reward, trial.level, fraction),
             harming=interval(reward, trial.harm / 2, fraction),
             by_session=interval(all_sessions, trial.harm / 2, fraction),
-            heaviest=interval(of_busy, trial.harm / 2, fraction),
+            heaviest=interval(of_busy, EVEN, fraction),
             tokens=interval(tokens, trial.level, fraction),
             rails={name: interval(rise, each, part) for name, (rise, part) in seen.items()},
             within={name: interval(rise, trial.harm, part) for name, (rise, part) in seen.items()},
@@ -226,8 +230,11 @@ class _Bounds:
         safe = trial.claim is Claim.SUITE and self.promoting.low > -trial.margin
         if better or cheaper or safe:
             least = 0.0 if better else -trial.margin
-            others = {"mean over sessions": self.by_session, "heaviest tenth of users": self.heaviest}
-            doubts = [f"{name} {each}" for name, each in others.items() if each.estimate < least]
+            doubts = []
+            if self.by_session.estimate < least:
+                doubts.append(f"mean over sessions {self.by_session}")
+            if self.heaviest.low < least:
+                doubts.append(f"heaviest tenth of users {self.heaviest}")
             for name, rise in self.within.items():
                 if rise.estimate > limits[name] or not math.isfinite(rise.high):  # or it has no estimate
                     doubts.append(rise_words(trial, name, rise))

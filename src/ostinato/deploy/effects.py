@@ -42,7 +42,7 @@ def effect(
 def busy_users(counts: Floats, sums: Floats, challenger: Flags, before: Floats) -> tuple[Estimate, Estimate]:
     """Return challenger minus champion by session, and by user among the heaviest tenth of users.
 
-    A promotion is withheld while either stands lower: the mean by user hides what busy users lose.
+    The mean by user hides what busy users lose.
     """
     heavy = heaviest(counts, challenger)
     return (

@@ -9,7 +9,7 @@ from ostinato.loop.config import RunConfig
 from ostinato.loop.results import Counters
 from ostinato.loop.run import Run
 from ostinato.store import Store
-from ostinato.types import Arm, Completion, GenerateRequest
+from ostinato.types import Arm, Completion, GenerateRequest, Session
 
 T = TypeVar("T")
 
@@ -52,11 +52,8 @@ class LiveTraffic(Protocol):
     def clock(self) -> float:
         """Return the time by which attribution windows are judged, in seconds since the epoch."""
 
-    def strata(self) -> Mapping[str, str]:
-        """Return the stratum of each task, by its id, or of each session without a task, by the session's.
-
-        All sessions that have none share one stratum.
-        """
+    def strata(self, sessions: Sequence[Session]) -> Mapping[str, str]:
+        """Return the strata of sessions that are compared with each other, as `rollout.collect.StrataOf`."""
 
 
 class Site(Protocol):

@@ -155,7 +155,7 @@ class ScheduleConfig:
     """The stages in the order in which they run: some of `teach`, `before`, `practice`, `after`, `cycle`."""
     cycles: int = 1
     every_s: float = 0.0
-    """The least seconds from the end of a cycle to the next collection; the champion serves all the while."""
+    """The least seconds from the beginning of a cycle to that of the next one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,10 +5,11 @@ waits until the trial under way is over; meanwhile the next cycle collects, trai
 is trained on the champion, and gated against it: nothing is learnt on top of weights that people rejected.
 """
 
+import asyncio
 import math
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 
 from ostinato.deploy.budget import BudgetRule, level_of
@@ -19,7 +20,7 @@ from ostinato.loop.base import LiveTraffic, Resources
 from ostinato.loop.beside.front import cycle_name, trial_name
 from ostinato.loop.beside.served import ServedChampion
 from ostinato.loop.beside.trials import Trials
-from ostinato.loop.live_config import ARMS, CHALLENGER, CHAMPION, live_definition
+from ostinato.loop.live_config import ARMS, CHAMPION, live_definition
 from ostinato.loop.release import until
 from ostinato.loop.results import (
     Admission,
@@ -42,10 +43,12 @@ from ostinato.loop.stages.logged import LoggedStages
 from ostinato.loop.stages.measure import HeldOutTasks, measure
 from ostinato.loop.stages.suite import suite_of
 from ostinato.loop.stages.watch import drifts_of
+from ostinato.loop.suites.looks import look_of
 from ostinato.loop.trial import compare_held_out
-from ostinato.rollout.collect import Collector, Harvest
+from ostinato.rollout.collect import PAGE, Collector, Harvest, uncollected
 from ostinato.store.cycle_log import CycleAction
-from ostinato.types import Arm, Ending, Source, Task
+from ostinato.store.pages import ended_sessions
+from ostinato.types import Arm, Ending, Task
 
 AFTER_COLLECTION = ("collect", "base", "refine", "champion", "gate", "admission")
 """The stages between the end of a collection's wait and the gate's decision."""
@@ -138,21 +141,26 @@ class Cycle:
         )
 
     async def _begin(self) -> Began:
-        """Begin no sooner after the cycle before than the schedule says."""
+        """Begin no sooner after the cycle before than the schedule says.
+
+        That one began in the future if the clock was put back since; then a whole time between two is waited.
+        """
+        store = self._resources.store
         if self._earlier:
-            earliest = self._earlier[-1].began_at + self._resources.config.schedule.every_s
-            await until(self._resources.store, earliest)
-        return Began(at=self._resources.store.now())
+            before = min(self._earlier[-1].began_at, store.now())
+            await until(store, before + self._resources.config.schedule.every_s)
+        return Began(at=store.now())
 
     async def _live(self, began: Began) -> Lived:
         """Let people work until enough sessions can be learnt from, or until training has to begin."""
         every_s, wanted = self._resources.config.schedule.every_s, self._resources.config.live.sessions
         closes_at = began.at + every_s - self._work_s() if every_s else math.inf
         await self._traffic.arrive("live", self._since, wanted, closes_at=closes_at)
-        ended = self._resources.store.sessions(source=Source.LIVE, ended=True, since=self._since)
-        sessions = [s.id for s in ended if s.arm in ARMS and s.ending is not Ending.INFRASTRUCTURE]
-        signals = self._resources.store.signals_of(sessions)
-        return Lived(sessions=len(sessions), signals=sum(map(len, signals.values())))
+        store, sessions, signals = self._resources.store, 0, 0
+        for page in ended_sessions(store, ARMS, PAGE, since=self._since):
+            ours = [each.id for each in page if each.ending is not Ending.INFRASTRUCTURE]
+            sessions, signals = sessions + len(ours), signals + sum(map(len, store.signals_of(ours).values()))
+        return Lived(sessions=sessions, signals=signals)
 
     def _work_s(self) -> float:
         """Return the time to keep for training and the gate."""
@@ -166,18 +174,16 @@ class Cycle:
 
     async def _collect(self) -> Harvest:
         """Turn the live sessions of both arms, each as it is old enough, into rewards and groups of one."""
-        store, live = self._resources.store, self._resources.config.live
-        sessions = store.sessions(source=Source.LIVE, arm=CHAMPION, ended=True)
-        tested = store.sessions(source=Source.LIVE, arm=CHALLENGER, ended=True)
-        unheard = await read_follow_ups(self._resources, [*sessions, *tested])
-        for drift in drifts_of(self._resources, sessions, self._since, self._traffic.clock()):
+        store, live, unheard = self._resources.store, self._resources.config.live, set[str]()
+        for some in uncollected(store, ARMS):
+            unheard |= await read_follow_ups(self._resources, list(some))
+        for drift in drifts_of(self._resources, CHAMPION, self._since, self._traffic.clock()):
             way = "rises" if drift.rises else "falls"
             detail = f"{drift.behaviour} {way} from session {drift.began} on"
             self._stages.control.log(CycleAction.ALARM, detail)
         collector = Collector(store, live_definition(live), live.person_share, oldest_s=live.oldest_s)
-        harvest = collector.harvest(
-            ARMS, self._traffic.strata(), as_of=self._traffic.clock(), unheard=unheard
-        )
+        strata_of, as_of = self._traffic.strata, self._traffic.clock()
+        harvest = collector.harvest(ARMS, strata_of, as_of=as_of, unheard=unheard)
         self._resources.show.say(harvest.line)
         return harvest
 
@@ -205,7 +211,7 @@ class Cycle:
 
     async def _admit(self, champion: int, current: Measured, benched: Measured) -> Admission:
         """Decide whether the candidate may meet users, from the same tasks done by the champion (`current`),
-        and the suite.
+        and the suite; what recorded sessions say of it stands beside, and decides nothing.
 
         The A/B test's id is settled here, before any of its sessions, and its error level too where the gate
         is a part of it. A version is judged once in its chain, so its number names the trial, and a cycle
@@ -226,6 +232,12 @@ class Cycle:
             suite=await suite_of(resources, champion, candidate),
             surpass=claim is Claim.SUITE,
         )
+        if (seen := await asyncio.to_thread(look_of, resources, candidate, self._since)) is not None:
+            verdict = replace(
+                verdict,
+                reason=f"{verdict.reason}\nlook, which decides nothing: {seen.words}",
+                evidence={**verdict.evidence, "look": asdict(seen)},
+            )
         id_ = f"gate-of-{candidate}"
         resources.store.add_verdict(replace(verdict, id=id_))
         kept = next(each for each in resources.store.verdicts(candidate) if each.id == id_)

@@ -44,6 +44,9 @@ class LiveConfig:
     equal part where people are few."""
     learning_rate: float = 2e-4
     """Half of practice's: a reward of one session has no group beside it to compare with."""
+    looks: int = 200
+    """The recorded sessions on which each candidate is looked at beside its gate; 0 for none. Only with the
+    local trainer, since this loads the weights."""
     shadow_requests: int = 40
     """The recorded requests that a candidate answers, out of anybody's sight, before it meets a person; 0 for
     none."""
@@ -118,8 +121,8 @@ def check_live(live: LiveConfig) -> None:
             f"live.canary_share {live.canary_share}, live.ramp {list(live.ramp)} and live.challenger_share "
             f"{live.challenger_share}: a release widens, so each is larger than the one before"
         )
-    if min(live.shadow_requests, live.canary_sessions) < 0:
-        raise ConfigError("live.shadow_requests and live.canary_sessions are 0 at least")
+    if min(live.looks, live.shadow_requests, live.canary_sessions) < 0:
+        raise ConfigError("live.looks, live.shadow_requests and live.canary_sessions are 0 at least")
     for name in ("sessions", "ab_sessions", "canary_sessions"):
         sessions = getattr(live, name)
         if sessions < 1 and name != "canary_sessions":

@@ -5,7 +5,7 @@ import math
 import shlex
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,8 +15,9 @@ from ostinato.loop.base import Display, Period
 from ostinato.loop.live_config import ARMS
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.rewards.live.definition import LIVE, LiveDefinition
-from ostinato.rewards.requests.strata import request_of, strata
-from ostinato.store import Ledger, Phase, Store, StoreError
+from ostinato.rewards.requests.strata import Request, request_of, strata
+from ostinato.rollout.collect import AT_ONCE, uncollected
+from ostinato.store import Store, StoreError
 from ostinato.store.config import shown
 from ostinato.store.outlines import outlines_of
 from ostinato.types import Ending, Session, Source
@@ -152,8 +153,15 @@ class PeopleTraffic:
                     return
 
     def _in_trial(self, since: float, wanted: int) -> Arrived:
-        """Return how many sessions have ended, and when the windows of the first of them are over."""
-        ended = _ended(self._store, since)
+        """Return how many sessions have ended, and when the windows of the first of them are over.
+
+        Those of the hold-out do not count, and none that our own failure ended.
+        """
+        ended = [
+            session
+            for session in self._store.sessions(source=Source.LIVE, ended=True, since=since)
+            if session.arm in ARMS and session.ending is not Ending.INFRASTRUCTURE
+        ]
         if len(ended) < wanted:
             return Arrived(counted=len(ended))
         turns = outlines_of(self._store, [session.id for session in ended])
@@ -168,8 +176,8 @@ class PeopleTraffic:
     def clock(self) -> float:
         return self._now()
 
-    def strata(self) -> Mapping[str, str]:
-        return strata_of_people(self._store, self._tokenizer)
+    def strata(self, sessions: Sequence[Session]) -> Mapping[str, str]:
+        return strata_of_people(self._store, self._tokenizer, sessions)
 
 
 def ripe(store: Store, definition: LiveDefinition, *, now: float, oldest_s: float = math.inf) -> Arrived:
@@ -177,34 +185,26 @@ def ripe(store: Store, definition: LiveDefinition, *, now: float, oldest_s: floa
 
     Those that wait for late facts are not waited for, and a slow session holds up no other one.
     """
-    ended = _ended(store, now - oldest_s)
-    prompts = Ledger(store).live_prompts([session.id for session in ended])
-    left = [each for each in ended if prompts[each.id][1] in {None, Phase.RESERVED, Phase.OFFERED}]
-    agreed = store.accounts.consented([(each.organisation, each.user) for each in left])
-    given = [each for each in left if each.consent and agreed[each.organisation, each.user]]
-    turns = outlines_of(store, [session.id for session in given])
-    signals = store.signals_of(turns)
-    ages = [definition.trains_at(id_, some, signals.get(id_, ())) for id_, some in turns.items()]
-    counted = sum(at <= now for at in ages)
-    return Arrived(counted=counted, withheld=len(left) - len(given), young=len(ages) - counted)
+    counted, young, withheld = 0, 0, 0
+    for left in uncollected(store, ARMS, since=now - oldest_s):
+        agreed = store.accounts.consented([(each.organisation, each.user) for each in left])
+        given = [each.id for each in left if each.consent and agreed[each.organisation, each.user]]
+        turns, signals = outlines_of(store, given), store.signals_of(given)
+        ages = [definition.trains_at(id_, mine, signals.get(id_, ())) for id_, mine in turns.items()]
+        counted += sum(at <= now for at in ages)
+        young += sum(at > now for at in ages)
+        withheld += len(left) - len(given)
+    return Arrived(counted=counted, withheld=withheld, young=young)
 
 
-def _ended(store: Store, since: float) -> list[Session]:
-    """Return the ended sessions that count: none of the hold-out, and none that our failure ended."""
-    return [
-        session
-        for session in store.sessions(source=Source.LIVE, ended=True, since=since)
-        if session.arm in ARMS and session.ending is not Ending.INFRASTRUCTURE
-    ]
-
-
-def strata_of_people(store: Store, tokenizer: Tokenizer) -> Mapping[str, str]:
-    """Return the stratum of each ended live session whose prompt is not at its end, by the session's id.
+def strata_of_people(store: Store, tokenizer: Tokenizer, sessions: Sequence[Session]) -> Mapping[str, str]:
+    """Return the stratum of each session among these, by its id.
 
     A session whose first prompt cannot be read is in none; the collection puts such sessions together.
     """
-    ended = [session.id for session in store.sessions(source=Source.LIVE, ended=True)]
-    phases = Ledger(store).live_prompts(ended)
-    waiting = [id_ for id_ in ended if phases[id_][1] in {None, Phase.RESERVED, Phase.OFFERED}]
-    read = {id_: request_of(turns, tokenizer) for id_, turns in store.turns_of(waiting).items()}
-    return strata({id_: request for id_, request in read.items() if request is not None})
+    read: dict[str, Request] = {}
+    for start in range(0, len(sessions), AT_ONCE):
+        turns = store.turns_of([session.id for session in sessions[start : start + AT_ONCE]])
+        asked = {id_: request_of(mine, tokenizer) for id_, mine in turns.items()}
+        read |= {id_: request for id_, request in asked.items() if request is not None}
+    return strata(read)

@@ -16,7 +16,7 @@ from ostinato.deploy.hold_out import SumOfPromotions, sum_of_promotions
 from ostinato.deploy.release import ReleasePlan, plan_of
 from ostinato.deploy.terms import Attendance, Claim, Trial, TrialSession
 from ostinato.loop.base import Resources
-from ostinato.loop.live_config import CHALLENGER, CHAMPION, LiveConfig, live_definition
+from ostinato.loop.live_config import ARMS, CHALLENGER, CHAMPION, LiveConfig, live_definition
 from ostinato.loop.results import ArmSummary
 from ostinato.loop.run import START
 from ostinato.loop.stages.hold_out import account_held_out
@@ -25,8 +25,10 @@ from ostinato.model.families import load_renderer
 from ostinato.rewards.live.definition import LiveDefinition
 from ostinato.rewards.live.facts import CLEAREST, READERS, Price, SessionFacts
 from ostinato.rewards.monitors.alarms import Alarm
+from ostinato.rollout.collect import AT_ONCE
 from ostinato.store import Store
 from ostinato.store.cycle_log import CycleAction, CycleEntry, cycle_log
+from ostinato.store.pages import ended_sessions
 from ostinato.store.releases import last_promotion, releases
 from ostinato.store.sql import schema
 from ostinato.types import Arm, Decision, Ending, Reward, Session, Signal, SignalKind, Source, Turn, Verdict
@@ -296,10 +298,10 @@ def _is_displeased(signal: Signal) -> bool:
 
 def usual(store: Store, definition: LiveDefinition, before: float, as_of: float) -> dict[str, float]:
     """Return, by user, the mean reward of their live sessions that began before the trial."""
-    sessions = store.sessions(source=Source.LIVE, ended=True)
-    worth = defaultdict(list)
-    for observation in observe(store, definition, [s for s in sessions if s.started_at < before], as_of):
-        worth[observation.user].append(observation.value)
+    worth: dict[str, list[float]] = defaultdict(list)
+    for page in ended_sessions(store, ARMS, AT_ONCE):
+        for one in observe(store, definition, [s for s in page if s.started_at < before], as_of):
+            worth[one.user].append(one.value)
     return {user: fmean(values) for user, values in worth.items()}
 
 

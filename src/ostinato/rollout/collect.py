@@ -12,7 +12,7 @@ twice `COMPARED` sessions: that many are compared with each other, in the order 
 """
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from itertools import islice
@@ -35,6 +35,9 @@ PAGE = 2_000
 T = TypeVar("T")
 Known = tuple[str, Phase | None]
 """The prompt of a live session, and its phase in the ledger."""
+StrataOf = Callable[[Sequence[Session]], Mapping[str, str]]
+"""From sessions that are compared with each other to the stratum of each, by the id of its task, or of the
+session where it has none. Those that have none share one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +74,26 @@ class Harvest:
         """Return the sum of all figures."""
         ours, theirs = (asdict(each) for each in (self, other))
         return Harvest(**{name: value + theirs[name] for name, value in ours.items()})
+
+
+def uncollected(store: Store, arms: Sequence[str], *, since: float = 0.0) -> Iterator[dict[Session, Known]]:
+    """Yield the ended sessions of some arms that can still be learnt from, a page of the record at a time.
+
+    They began at `since` or later, in seconds since the epoch.
+    """
+    for page in ended_sessions(store, arms, PAGE, since=since):
+        yield _open(store, page)
+
+
+def _open(store: Store, ended: Sequence[Session]) -> dict[Session, Known]:
+    """Return those whose prompt is not at its end, with the prompt and its phase."""
+    ours = [session for session in ended if session.ending is not Ending.INFRASTRUCTURE]
+    known = Ledger(store).live_prompts([session.id for session in ours])
+    return {s: known[s.id] for s in ours if known[s.id][1] in {None, Phase.RESERVED, Phase.OFFERED}}
+
+
+def _alike(sessions: Sequence[Session]) -> Mapping[str, str]:
+    return {}
 
 
 def _length(seconds: float) -> str:
@@ -116,17 +139,16 @@ class Collector:
     def harvest(
         self,
         arms: Sequence[str],
-        stratum_of: Mapping[str, str],
+        strata_of: StrataOf = _alike,
         *,
         as_of: float,
         unheard: Collection[str] = (),
     ) -> Harvest:
         """Offer the sessions of `arms` that are ready, and return the figures.
 
-        `stratum_of` maps a task id, or the id of a session without a task, to its stratum; those that have
-        none share one. A session is taken when its attribution window is over at `as_of` (seconds since the
-        epoch), or at maturity if it is drawn to wait, whether it got feedback or not: otherwise only sessions
-        with feedback would be learnt from.
+        A session is taken when its attribution window is over at `as_of` (seconds since the epoch), or at
+        maturity if it is drawn to wait, whether it got feedback or not: otherwise only sessions with feedback
+        would be learnt from.
         The others wait, and so do those of `unheard`, whose follow-ups no judge has read yet. Sessions are
         offered in an order that nobody chose: versions are trained on them in turn, and one that came in a
         burst of one person's would be all theirs.
@@ -134,7 +156,7 @@ class Collector:
         self._ledger.reopen()
         harvest, rewards, ages = NOTHING, 0.0, list[float]()
         for prompts in self._batches(arms):
-            more, earned, aged = self._collect(prompts, stratum_of, as_of, unheard)
+            more, earned, aged = self._collect(prompts, strata_of, as_of, unheard)
             harvest, rewards, ages = harvest + more, rewards + earned, ages + aged
         return replace(
             harvest,
@@ -146,7 +168,7 @@ class Collector:
     def _collect(
         self,
         prompts: Mapping[Session, Known],
-        stratum_of: Mapping[str, str],
+        strata_of: StrataOf,
         as_of: float,
         unheard: Collection[str],
     ) -> tuple[Harvest, float, list[float]]:
@@ -165,6 +187,7 @@ class Collector:
         ripe.sort(key=lambda each: sha256(each.session.id.encode()).digest())
         taken_up = {each.session.id for each in ripe}
         self._wait([each for each in scored if each.session.id not in taken_up], prompts)
+        stratum_of = strata_of([each.session for each in ripe])
         strata = [stratum_of.get(each.session.task_id or each.session.id, "") for each in ripe]
         credited = credit_live(ripe, strata, self._person_share)
         taken = {each.session.id for each in ripe} & waits
@@ -215,16 +238,10 @@ class Collector:
         Turns that came after the end of a prompt are accounted as too late, and sessions that our own failure
         ended as void.
         """
-        ours = [session for session in ended if session.ending is not Ending.INFRASTRUCTURE]
-        void = [session.id for session in ended if session.ending is Ending.INFRASTRUCTURE]
+        void = {session.id for session in ended if session.ending is Ending.INFRASTRUCTURE}
         self._ledger.account_sessions(void, State.VOID)
-        known = self._ledger.live_prompts([session.id for session in ours])
-        prompts = {
-            session: known[session.id]
-            for session in ours
-            if known[session.id][1] in {None, Phase.RESERVED, Phase.OFFERED}
-        }
-        self._ledger.account_late([session.id for session in ours if session not in prompts])
+        prompts = _open(self._store, ended)
+        self._ledger.account_late([s.id for s in ended if s not in prompts and s.id not in void])
         return prompts
 
     def _split(self, prompts: Mapping[Session, Known]) -> tuple[list[Session], list[Session]]:

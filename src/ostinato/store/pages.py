@@ -13,15 +13,25 @@ from ostinato.types import Session, Source
 COLUMNS = schema.sessions.c
 
 
-def ended_sessions(store: Store, arms: Sequence[str], size: int) -> Iterator[list[Session]]:
-    """Yield the ended live sessions of some arms by id, without purged ones, at most `size` at a time.
+def ended_sessions(
+    store: Store, arms: Sequence[str], size: int, *, since: float = 0.0
+) -> Iterator[list[Session]]:
+    """Yield the ended live sessions of some arms that began at `since` or later, in seconds since the epoch.
+
+    They come by id, without purged ones, at most `size` at a time.
 
     What is recorded meanwhile is in a later page or in none. Raises StoreError.
     """
-    query = select(schema.sessions).where(
-        COLUMNS.source == Source.LIVE.value, COLUMNS.arm.in_(arms), COLUMNS.ending.is_not(None)
-    )
-    return _pages(store, query, ("id",), size)
+    return _pages(store, _ended(arms).where(COLUMNS.started_at >= since), ("id",), size)
+
+
+def newest_sessions(store: Store, arm: str, most: int, *, before: float) -> list[Session]:
+    """Return the newest ended live sessions of an arm that began `before`, in seconds since the epoch, oldest
+    first and without purged ones. Raises StoreError.
+    """
+    newest_first = COLUMNS.started_at.desc(), COLUMNS.id.desc()
+    query = _unpurged(_ended([arm]).where(COLUMNS.started_at < before))
+    return _read(store, query.order_by(*newest_first).limit(most))[::-1]
 
 
 def chosen_sessions(
@@ -41,16 +51,27 @@ def chosen_sessions(
     return _pages(store, query, ("started_at", "id"), size)
 
 
+def _ended(arms: Sequence[str]) -> Select[Any]:
+    return select(schema.sessions).where(
+        COLUMNS.source == Source.LIVE.value, COLUMNS.arm.in_(arms), COLUMNS.ending.is_not(None)
+    )
+
+
+def _unpurged(query: Select[Any]) -> Select[Any]:
+    return query.where(COLUMNS.id.not_in(select(schema.purges.c.session_id)))
+
+
 def _pages(store: Store, query: Select[Any], by: Sequence[str], size: int) -> Iterator[list[Session]]:
     """Yield the sessions of a query, each page in a transaction of its own, in the order of columns that
     tell all sessions apart."""
     order = [COLUMNS[name] for name in by]
-    query = query.where(COLUMNS.id.not_in(select(schema.purges.c.session_id))).order_by(*order).limit(size)
+    query = _unpurged(query).order_by(*order).limit(size)
     following = query
-    while True:
-        with store.database.read() as connection:
-            page = [session_of(row) for row in connection.execute(following).mappings()]
-        if not page:
-            return
+    while page := _read(store, following):
         yield page
         following = query.where(tuple_(*order) > tuple_(*(getattr(page[-1], name) for name in by)))
+
+
+def _read(store: Store, query: Select[Any]) -> list[Session]:
+    with store.database.read() as connection:
+        return [session_of(row) for row in connection.execute(query).mappings()]

@@ -5,6 +5,8 @@ import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -14,14 +16,17 @@ from tests.store.builders import version as row
 from ostinato.cli import main
 from ostinato.config import dump
 from ostinato.loop.config import RunConfig
+from ostinato.loop.live_config import LiveConfig
 from ostinato.loop.run import START, Run
-from ostinato.model.checkpoint import save
+from ostinato.loop.suites.looks import look_of
+from ostinato.model.checkpoint import load, save
 from ostinato.model.config import ModelConfig
 from ostinato.model.decoder import Decoder
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.store import Ledger, Stage, Store
 from ostinato.sync import Publisher
 from ostinato.train.batch import ScoredRow, counted_scores
+from ostinato.train.config import TrainerConfig
 from ostinato.types import Completion, Ending, FinishReason, Signal, SignalKind, Turn
 
 USERS, EACH = 12, 10
@@ -106,6 +111,24 @@ def test_candidates_are_ordered_by_sessions_that_none_was_trained_on(
     said = capsys.readouterr().out
     assert "19 recorded sessions that no version was trained on" in said
     assert "version 2: not known" in said and "promotes none" in said
+
+
+def test_a_gate_looks_at_what_had_settled_before_its_cycle_began(run: Run) -> None:
+    with closing(run.open_store()) as store:
+        at: Any = SimpleNamespace(run=run, store=store, config=RunConfig())
+        seen = look_of(at, 1, time.time())
+        assert seen is not None and seen.known and 100 < seen.sessions < 120
+        assert seen.words.startswith(f"{seen.gain} reward a session; worth ")
+        one = sampled(load(run.checkpoint(START))[0], "newer")
+        for number in range(RunConfig().live.looks):  # the newest 200 sessions are of this cycle
+            began = OLD + 86_400 + number
+            add(store, f"newer{number}", replace(one, session_id=f"newer{number}", started_at=began), "u0")
+        assert look_of(at, 1, OLD + 86_400 - 1) == seen
+        unseen = look_of(at, 1, OLD)
+        assert unseen is not None and unseen.words.startswith("not known")
+        for config in (RunConfig(live=LiveConfig(looks=0)), RunConfig(trainer=TrainerConfig(kind="fsdp"))):
+            at.config = config
+            assert look_of(at, 1, time.time()) is None
 
 
 def test_what_is_wrong_is_said(run: Run, capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,7 +36,7 @@ class LateFacts:
         store, show = self._resources.store, self._resources.show
         now = store.now()
         hour = now // LATE_EVERY_S * LATE_EVERY_S
-        if hour > self._settled_at:
+        if hour != self._settled_at:  # a clock may be put back
             self._settled_at, as_of = hour, hour + self._traffic.clock() - now
             definition = live_definition(self._resources.config.live)
             for late in settle_promotions(store, definition, as_of=as_of):
@@ -99,10 +99,13 @@ def judge_promotion(store: Store, definition: LiveDefinition, one: Promotion, as
 
 
 def _next_sessions(store: Store, since: float) -> dict[str, float]:
-    """Return when the person of each session began their next one, for those who did."""
-    of_person: dict[tuple[str, str], list[Session]] = defaultdict(list)
+    """Return when the person of each session began their next one, for those who did.
+
+    Who changes the organisation stays the same person, as for the arms.
+    """
+    of_person: dict[str, list[Session]] = defaultdict(list)
     for session in store.sessions(source=Source.LIVE, since=since):
-        of_person[session.organisation, session.user].append(session)
+        of_person[session.user].append(session)
     following: dict[str, float] = {}
     for sessions in of_person.values():
         sessions.sort(key=lambda each: each.started_at)

@@ -13,8 +13,12 @@ from ostinato.rewards.monitors.alarms import Alarm, Drift, alarms, drifts
 from ostinato.rewards.monitors.behaviour import Observed
 from ostinato.rewards.signals import without_side_calls
 from ostinato.store import Store
-from ostinato.types import Ending, Session
+from ostinato.store.pages import newest_sessions
+from ostinato.types import Ending, Session, Source
 
+WATCHED = 2_000
+"""The sessions on each side of a cycle's beginning in which a change is looked for; all of them, with their
+texts, are in memory."""
 Seen = tuple[str, Observed]
 """A person and one session of theirs."""
 
@@ -49,11 +53,16 @@ def watched(
     return seen
 
 
-def drifts_of(resources: Resources, sessions: Sequence[Session], since: float, as_of: float) -> list[Drift]:
-    """Return the behaviours of a run's champion that changed since the cycle before."""
+def drifts_of(resources: Resources, arm: str, since: float, as_of: float) -> list[Drift]:
+    """Return the behaviours of an arm that changed since the cycle before, `since`, among the newest
+    `WATCHED` sessions before it and the newest as many after it.
+    """
     tokenizer = load_renderer(resources.run.checkpoint(START)).tokenizer
     definition = live_definition(resources.config.live)
-    return drifts_since(watched(resources.store, tokenizer, definition, sessions, as_of), since)
+    store = resources.store
+    sessions = newest_sessions(store, arm, WATCHED, before=since)
+    sessions += store.sessions(source=Source.LIVE, arm=arm, ended=True, since=since, limit=WATCHED)
+    return drifts_since(watched(store, tokenizer, definition, sessions, as_of), since)
 
 
 def drifts_since(seen: Sequence[Seen], since: float) -> list[Drift]:

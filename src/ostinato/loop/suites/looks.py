@@ -1,4 +1,4 @@
-"""`ostinato bench looks`: the order of candidates on recorded sessions, before anybody meets them."""
+"""Looks at candidates on recorded sessions before people meet them: `ostinato bench looks`, and the gate."""
 
 import argparse
 import json
@@ -13,7 +13,9 @@ from ostinato.store.commands import FOLDER_HELP
 from ostinato.store.config import meant_folder
 
 if TYPE_CHECKING:
-    from ostinato.bench.looks import Ordering, SeenSession
+    from ostinato.bench.looks import Look, Ordering, SeenSession
+    from ostinato.loop.base import Resources
+    from ostinato.loop.live_config import LiveConfig
     from ostinato.loop.run import Run
     from ostinato.model.decoder import Decoder
     from ostinato.rewards.live.definition import LiveDefinition
@@ -51,36 +53,63 @@ class Recorded:
 def _looks(options: argparse.Namespace) -> int:
     from contextlib import closing
 
-    from ostinato.bench.looks import look
     from ostinato.config import load
     from ostinato.loop.config import RunConfig
-    from ostinato.loop.live_config import live_definition
-    from ostinato.loop.run import START, Run
-    from ostinato.model.checkpoint import load as load_decoder
+    from ostinato.loop.run import Run
 
     if options.sessions < 1 or len(set(options.versions)) < len(options.versions):
         print("ostinato: --sessions is at least 1, and --versions names each once", file=sys.stderr)  # noqa: T201
         return WRONG
     run = Run(directory=meant_folder(options.directory))
-    definition = live_definition(load(RunConfig, run.config).live)
-    decoder, _, _ = load_decoder(run.checkpoint(START))
+    live = load(RunConfig, run.config).live
     with closing(run.open_store()) as store:
-        sessions, unseen = recorded(store, definition, options.sessions, decoder.config.max_positions)
-    order = look(ratios(run, decoder, sessions, options.versions), options.versions)
+        order, sessions, unseen = looked(
+            run, store, live, options.versions, most=options.sessions, as_of=time.time()
+        )
     if options.json:
-        print(json.dumps({**asdict(order), "first": order.first, "sessions": len(sessions), **unseen}))  # noqa: T201
+        print(json.dumps({**asdict(order), "first": order.first, "sessions": sessions, **unseen}))  # noqa: T201
         return DONE
-    print("\n".join(told(order, len(sessions), unseen)))  # noqa: T201
+    print("\n".join(told(order, sessions, unseen)))  # noqa: T201
     return DONE
 
 
+def look_of(resources: "Resources", version: int, as_of: float) -> "Look | None":
+    """Return what sessions that had settled at `as_of` say of a candidate; None where nobody is to look, or
+    where the weights are too large for this process: it loads them as the local trainer does.
+    """
+    config = resources.config
+    if not config.live.looks or config.trainer.kind != "local":
+        return None
+    order, _, _ = looked(
+        resources.run, resources.store, config.live, [version], most=config.live.looks, as_of=as_of
+    )
+    return order.looks[0]
+
+
+def looked(
+    run: "Run", store: "Store", live: "LiveConfig", versions: Sequence[int], *, most: int, as_of: float
+) -> "tuple[Ordering, int, dict[str, int]]":
+    """Return the order of the versions on the `most` newest sessions, the number of these, and those of the
+    others by reason.
+    """
+    from ostinato.bench.looks import look
+    from ostinato.loop.live_config import live_definition
+    from ostinato.loop.run import START
+    from ostinato.model.checkpoint import load
+
+    decoder, _, _ = load(run.checkpoint(START))
+    context = decoder.config.max_positions
+    sessions, unseen = recorded(store, live_definition(live), most, context, as_of)
+    return look(ratios(run, decoder, sessions, versions), versions), len(sessions), unseen
+
+
 def recorded(
-    store: "Store", definition: "LiveDefinition", most: int, context: int
+    store: "Store", definition: "LiveDefinition", most: int, context: int, as_of: float
 ) -> "tuple[list[Recorded], dict[str, int]]":
     """Return the newest sessions that can be looked at, and the numbers of the others by reason.
 
-    They are of people who agreed, and settled. None was trained on: a version remembers which of those were
-    praised. A session of which not every turn can be scored is left out as a whole.
+    They are of people who agreed, and had settled at `as_of`. None was trained on: a version remembers which
+    of those were praised. A session of which not every turn can be scored is left out as a whole.
     """
     from ostinato.rewards.signals import SignalValueError
     from ostinato.store.purge import trained_sessions
@@ -90,7 +119,7 @@ def recorded(
     ended = [
         each
         for each in store.sessions(source=Source.LIVE, ended=True)[::-1]
-        if each.consent and each.ending is not Ending.INFRASTRUCTURE
+        if each.started_at <= as_of and each.consent and each.ending is not Ending.INFRASTRUCTURE
     ]
     agreed = store.accounts.consented(sorted({(each.organisation, each.user) for each in ended}))
     given = [each for each in ended if agreed[each.organisation, each.user]]
@@ -98,12 +127,12 @@ def recorded(
         trained = trained_sessions(connection, [each.id for each in given])
     fresh = [each for each in given if each.id not in trained][:most]
     ids = [each.id for each in fresh]
-    turns_of, signals_of, now = store.turns_of(ids), store.signals_of(ids), time.time()
+    turns_of, signals_of = store.turns_of(ids), store.signals_of(ids)
     found, unseen = list[Recorded](), {"trained_on": len(trained), "young": 0, "unscored": 0}
     for session in fresh:
         turns = turns_of.get(session.id, [])
         try:
-            reward = definition.settled(session.id, turns, signals_of.get(session.id, []), as_of=now)
+            reward = definition.settled(session.id, turns, signals_of.get(session.id, []), as_of=as_of)
             kept, others = trainable(turns)
             samples = samples_of(kept, 0.0) if not others.keys() - {BESIDE_THE_WORK} else []
         except (UntrainableError, SignalValueError):
@@ -151,9 +180,7 @@ def told(order: "Ordering", sessions: int, unseen: dict[str, int]) -> Iterable[s
     left = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in unseen.items())
     yield f"{sessions} recorded sessions that no version was trained on (left out: {left})"
     for each in order.looks:
-        what = f"{each.gain} reward a session" if each.gain is not None else "not known: too little to go by"
-        worth = f"worth {each.sessions:.0f} sessions of {each.users:.0f} users, {each.cut:.1%} cut"
-        yield f"version {each.version}: {what}; {worth}"
+        yield f"version {each.version}: {each.words}"
     for better, worse, by in order.apart:
         yield f"version {better} before version {worse}: {by}"
     if not order.apart:
