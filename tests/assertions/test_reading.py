@@ -44,6 +44,9 @@ JUDGED = [
     "seen = {}\nseen['a'] = alpha(1)\nassert seen == {'a': 3}",
     "def check(got, want):\n    assert got == want\ncheck(alpha(1), 3)",
     "def same(got, want): return got == want\nassert same(alpha(1), want=3)",
+    "@calc.cached\ndef f(n): return n\nassert f(3) == 3",
+    "def f(): list(alpha(-1))\npytest.raises(ValueError, f)",
+    "def again(n): return again(n - 1) if n else alpha(1)\nassert again(3) == 3",
     "from unittest.mock import Mock\nm = Mock()\nalpha(m)\nm.assert_called_once_with(3)",
 ]
 UNDECIDED = [

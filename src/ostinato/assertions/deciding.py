@@ -7,6 +7,7 @@ expects; answers of one function that must be true here and false there are the 
 import ast
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import partial
 
 from ostinato.assertions.values import Names, Origin, Own, Values, last, root
 
@@ -116,8 +117,8 @@ class Decisions(Values):
         """Return who decides what a call returns or, of a function that asserts, that it returns."""
         called = self.value(node.func, names)
         if isinstance(called, Own):
-            returned = self.follow(called, node, names)
-            return max((self.decided(*each, wanted=wanted) for each in returned), default=NOBODY)
+            decide = partial(self.decided, wanted=wanted)
+            return max(self.follow(called, node, names, decide), default=NOBODY)
         if called or last(node.func) in _CONTENT:
             return self._truth(node, names, wanted=wanted)
         return self._by_name(last(node.func), node, names, wanted=wanted)
@@ -132,7 +133,8 @@ class Decisions(Values):
             self.found.truths |= {("a class", wanted is ("Not" not in name))} if any(given[1:]) else set()
             return JUDGE if any(given[:1]) and not any(given[1:]) else NOBODY
         if name.startswith("assertRaises") or name == "raises":
-            return JUDGE if any(given[1:]) and not given[0] else NOBODY
+            own = [isinstance(self.value(each, names), Own) for each in node.args[1:]]
+            return JUDGE if any((*given[1:], *own)) and not given[0] else NOBODY
         if name.startswith("assert_") and not any(given):  # of a mock of the test's own
             return JUDGE if ast.unparse(root(node.func)) in self.lent else NOBODY
         if name in ("assertTrue", "assertFalse") and first is not None:

@@ -116,7 +116,7 @@ class TestReader(Decisions):
         if not (found and isinstance(found[0], Own)):
             return Origin.TEST
         before, self.found = self.found, Found()
-        origin = max((self.origin(*each) for each in self.follow(found[0], None, names)), default=Origin.TEST)
+        origin = max(self.follow(found[0], None, names, self.origin), default=Origin.TEST)
         self.found = before
         return origin
 
@@ -178,7 +178,8 @@ class TestReader(Decisions):
             case ast.Expr():
                 self._expression(node.value, names)
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                names[node.name] = Own(node, names)
+                foreign = any(self.origin(each, names) for each in node.decorator_list)
+                names[node.name] = Origin.ANSWER if foreign else Own(node, names)
             case ast.Import() | ast.ImportFrom():
                 self._import(node, names)
             case ast.Assign() | ast.AnnAssign() | ast.AugAssign() if node.value is not None:
@@ -246,7 +247,7 @@ class TestReader(Decisions):
         if not isinstance(node, ast.Call):
             self.origin(node, names)
         elif isinstance(called, Own):
-            self.follow(called, node, names)
+            self.follow(called, node, names, self.origin)
         elif not called and ("assert" in last(node.func).lower() or last(node.func) == "raises"):
             self._note(node, self.decided(node, names))
         elif self.origin(node, names) and not called:

@@ -3,10 +3,12 @@
 import ast
 import builtins
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import TypeVar
 
+T = TypeVar("T")
 DEPTH, CALLS = 8, 20_000
 """How many calls of the tests' own functions are followed into one another, and in all."""
 _IMPORTS = {"import_module", "__import__", "importorskip"}
@@ -103,8 +105,7 @@ class Values(ABC):
         if last(node.func) in _IMPORTS:
             return self.origin_of_module(node.args[0] if node.args else None)
         if isinstance(called, Own):
-            returned = self.follow(called, node, names)
-            return max((self.origin(*each) for each in returned), default=Origin.TEST)
+            return max(self.follow(called, node, names, self.origin), default=Origin.TEST)
         given = max((self.origin(each, names) for each in arguments(node)), default=Origin.TEST)
         if called:
             self.lent.update(each.id for each in arguments(node) if isinstance(each, ast.Name))
@@ -132,8 +133,10 @@ class Values(ABC):
         """Take down what the function returns that is followed."""
         self._returned.append((node, names))
 
-    def follow(self, own: Own, call: ast.Call | None, names: Names) -> list[tuple[ast.expr, Names]]:
-        """Read a function of the tests' own with what a call gives it; return what it returns, and the names.
+    def follow(
+        self, own: Own, call: ast.Call | None, names: Names, see: Callable[[ast.expr, Names], T]
+    ) -> list[T]:
+        """Read a function of the tests' own with what a call gives it, and return what `see` finds in it.
 
         Of a class, and of what is not followed, that is what it is given. Raises ValueError after too many.
         """
@@ -141,7 +144,7 @@ class Values(ABC):
         if self._calls > CALLS:
             raise ValueError(f"their own functions call one another more than {CALLS} times")
         if not isinstance(own.node, FUNCTIONS) or self._depth >= DEPTH:
-            return [(each, names) for each in arguments(call)] if call is not None else []
+            return [see(each, names) for each in arguments(call)] if call is not None else []
         inner: Names = own.names | dict.fromkeys(parameters(own.node.args), Origin.TEST)
         if call is not None:
             free = [each for each in parameters(own.node.args) if each not in ("self", "cls")]
@@ -152,8 +155,9 @@ class Values(ABC):
             inner |= {each.arg: self.value(each.value, names) for each in call.keywords if each.arg}
         before, self._returned, self._depth = self._returned, [], self._depth + 1
         self.body(own.node.body, inner)
-        returned, self._returned, self._depth = self._returned, before, self._depth - 1
-        return returned
+        seen = [see(*each) for each in self._returned]
+        self._returned, self._depth = before, self._depth - 1
+        return seen
 
 
 def arguments(call: ast.Call) -> list[ast.expr]:
