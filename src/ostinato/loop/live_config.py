@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from ostinato.config import ConfigError
+from ostinato.loop.placement.base import LOOPBACK
 from ostinato.rewards.live.definition import LIVE, LiveDefinition, read_definition
 
 CHAMPION = "champion"
@@ -24,8 +25,11 @@ class LiveConfig:
 
     developers: int | Literal["people"] = 80
     """The number of simulated developers, or `people` for the sessions that people bring by themselves."""
+    host: str = LOOPBACK
+    """The address of this machine at which the gateway listens while the run is open, and `ostinato serve`
+    after it; 0.0.0.0 takes all of them."""
     port: int = 0
-    """The port of the gateway while the run is open, for `people`; 0 takes a free one."""
+    """The port of the gateway then; 0 takes a free one, and 8080 in `ostinato serve`."""
     sessions: int = 320
     """The sessions of all developers together that a cycle waits for, if its time is not over before."""
     oldest_s: float = 1_209_600.0

@@ -17,8 +17,9 @@ from typing import Any, TypeVar
 
 import aiohttp
 
+from ostinato.engine.config import REMOTE_KEY
 from ostinato.extend import INHERITED
-from ostinato.loop.placement.base import Place, PlacementError, ServiceCommand, ServicePlacement
+from ostinato.loop.placement.base import LOOPBACK, Place, PlacementError, ServiceCommand, ServicePlacement
 from ostinato.loop.placement.config import KINDS
 from ostinato.loop.placement.local import LocalPlacement
 from ostinato.loop.run import Run, SettingsFile
@@ -38,6 +39,8 @@ MAX_RESTARTS, RESTARTS_WITHIN_S = 5, 600.0
 HEALTH_S, ANSWER_S, MOST_SILENT = 10.0, 30.0, 4
 """Seconds between two questions to a service, seconds that an answer may take, and questions without one
 after which it is taken to hang: minutes in all, since a busy machine is no hanging one."""
+ANYWHERE = ("", LOOPBACK, "0.0.0.0", "::")  # noqa: S104 - compared with, and not listened on
+"""The addresses that a service is told to listen at which say nothing about where it is reached."""
 PAUSE_S = 1.0
 """Seconds between a start that failed and the next attempt."""
 KNOWN_TO_ENGINES = {"engine", "gateway", "sampler"}
@@ -94,7 +97,7 @@ class Service:
         )
         self._placement = placement
         self._kind = KINDS.get(module, module)
-        self._port = settings.port(name)
+        self._port, self._listens = settings.address(name)
         self._found: Place | None = None
         self._host = ""
         self._watcher: asyncio.Task[None] | None = None
@@ -119,7 +122,8 @@ class Service:
 
     @property
     def url(self) -> str:
-        return f"http://{self.host}:{self.ready['port']}"
+        host = self._listens if self._listens not in ANYWHERE else self.host
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.ready['port']}"
 
     async def start(self) -> "Service":
         """Start it. Raises PlacementError when no place could ever be found for it."""
@@ -164,7 +168,9 @@ class Service:
         if self._found is None:
             self._found = await self._placement.find(self.name, self._kind)
             self._host = self._found.host
-            self._settings.change(self.name, host=self.host, port=self._port)
+            # A service that is to listen elsewhere than on the loopback is reached at its host all the same.
+            host = self._listens if self._listens not in ("", LOOPBACK) else self.host
+            self._settings.change(self.name, host=host, port=self._port)
         await self._found.start(self._command)
         if self._keep:
             self.ready = await self._ready_line()
@@ -367,6 +373,8 @@ class Services:
             secrets[INHERITED] = os.environ[INHERITED]
         if kind in USE_THE_RECORD and PASSWORD in os.environ:
             secrets[PASSWORD] = os.environ[PASSWORD]  # a node of a cluster has another environment
+        if kind == "engine" and REMOTE_KEY in os.environ:
+            secrets[REMOTE_KEY] = os.environ[REMOTE_KEY]
         if kind in USE_THE_OBJECTS:
             secrets |= {name: value for name, value in os.environ.items() if name.startswith(OF_CLOUDS)}
         return secrets
