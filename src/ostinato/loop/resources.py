@@ -78,7 +78,7 @@ class ArmEngines:
     @property
     def urls(self) -> tuple[str, ...]:
         """The addresses of all that serve the arm."""
-        return self._pointed
+        return self._pointed or (self.url,)
 
     def _choose(self) -> None:
         """Let another engine serve in place of one that is not up, and follow one that has moved."""

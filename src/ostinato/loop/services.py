@@ -39,10 +39,8 @@ MAX_RESTARTS, RESTARTS_WITHIN_S = 5, 600.0
 HEALTH_S, ANSWER_S, MOST_SILENT = 10.0, 30.0, 4
 """Seconds between two questions to a service, seconds that an answer may take, and questions without one
 after which it is taken to hang: minutes in all, since a busy machine is no hanging one."""
-ANYWHERE = ("", LOOPBACK, "0.0.0.0", "::")  # noqa: S104 - compared with, and not listened on
-"""The addresses that a service is told to listen at which say nothing about where it is reached."""
-PAUSE_S = 1.0
-"""Seconds between a start that failed and the next attempt."""
+ANYWHERE = ("", LOOPBACK, "0.0.0.0")  # noqa: S104 - settings of `host` that name no place
+PAUSE_S = 1.0  # between a start that failed and the next attempt
 KNOWN_TO_ENGINES = {"engine", "gateway", "sampler"}
 """The kinds of services that get the secret of the run's engines."""
 USE_THE_RECORD = {"gateway", "search", "sampler", "learner"}
@@ -122,8 +120,7 @@ class Service:
 
     @property
     def url(self) -> str:
-        host = self._listens if self._listens not in ANYWHERE else self.host
-        return f"http://{f'[{host}]' if ':' in host else host}:{self.ready['port']}"
+        return f"http://{self.host}:{self.ready['port']}"
 
     async def start(self) -> "Service":
         """Start it. Raises PlacementError when no place could ever be found for it."""
@@ -167,9 +164,8 @@ class Service:
             self._found = None
         if self._found is None:
             self._found = await self._placement.find(self.name, self._kind)
-            self._host = self._found.host
-            # A service that is to listen elsewhere than on the loopback is reached at its host all the same.
-            host = self._listens if self._listens not in ("", LOOPBACK) else self.host
+            self._host = self._found.host if self._listens in ANYWHERE else self._listens
+            host = self.host if self._listens in ("", LOOPBACK) else self._listens
             self._settings.change(self.name, host=host, port=self._port)
         await self._found.start(self._command)
         if self._keep:
@@ -371,10 +367,9 @@ class Services:
         secrets = {ENGINE_SECRET: self.secret} if kind in KNOWN_TO_ENGINES else {}
         if INHERITED in os.environ:
             secrets[INHERITED] = os.environ[INHERITED]
-        if kind in USE_THE_RECORD and PASSWORD in os.environ:
-            secrets[PASSWORD] = os.environ[PASSWORD]  # a node of a cluster has another environment
-        if kind == "engine" and REMOTE_KEY in os.environ:
-            secrets[REMOTE_KEY] = os.environ[REMOTE_KEY]
+        for name, needed in {PASSWORD: kind in USE_THE_RECORD, REMOTE_KEY: kind == "engine"}.items():
+            if needed and name in os.environ:
+                secrets[name] = os.environ[name]  # a node of a cluster has another environment
         if kind in USE_THE_OBJECTS:
             secrets |= {name: value for name, value in os.environ.items() if name.startswith(OF_CLOUDS)}
         return secrets

@@ -279,7 +279,7 @@ class RemoteEngine:
 
 async def _served(calls: VllmCalls, url: str, context: int) -> tuple[str, int]:
     """Return the name and the context, at least `context`, of the one model served, beside its adapters."""
-    models = [card for card in await cards_of(calls) if not card.get("parent")]
+    models = [card for card in (await cards_of(calls)).values() if not card.get("parent")]
     if len(models) != 1 or not models[0].get("max_model_len"):
         raise EngineError(f"{url} serves {[each['id'] for each in models]}: need one model of vLLM")
     name, length = str(models[0]["id"]), int(models[0]["max_model_len"])

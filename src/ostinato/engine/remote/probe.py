@@ -12,7 +12,6 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from ostinato.engine.base import EngineError
 from ostinato.engine.choose import SMALL
 from ostinato.engine.vllm.calls import VllmCalls
 from ostinato.model.config import ModelConfig, ModelConfigError
@@ -133,12 +132,3 @@ class OwnScores:
         ids = torch.tensor(self._ids)
         scores = torch.log_softmax(decoder(ids[None])[0][0, :-1], -1).gather(1, ids[1:, None])[:, 0]
         return tuple(scores.tolist())
-
-
-def check_base(url: str, seen: Seen, own: OwnScores | None) -> None:
-    """Raise EngineError for an engine that serves other weights than the checkpoint's."""
-    if own is not None and (off := distance(seen.scores, own.base)) > OTHER:
-        raise EngineError(
-            f"{url} serves other weights than the checkpoint's: the log-probabilities of a prompt differ by "
-            f"{off:.2g}; name the checkpoint that it serves"
-        )

@@ -18,16 +18,16 @@ from torch import Tensor
 from ostinato.engine.base import EngineError, InvalidRequestError, LoadRefusedError
 from ostinato.engine.config import EngineServerConfig
 from ostinato.engine.remote.probe import (
+    OTHER,
     PROBED,
     OwnScores,
     Scores,
     Seen,
     asked,
-    check_base,
     distance,
     not_own,
 )
-from ostinato.engine.remote.release import Way, cards_of, way_to
+from ostinato.engine.remote.release import WAYS, Releaser, cards_of
 from ostinato.engine.vllm.calls import VllmCalls
 from ostinato.model.tensor_files import TensorFiles
 
@@ -66,7 +66,7 @@ class Standing:
         """False after a failure, until the engine has shown again what it serves."""
         self._seen: Seen | None = None
         self._own: OwnScores | None = None
-        self._way: Way | None = None
+        self._way: Releaser | None = None
         self._probed: Sequence[int] = ()
         self._open, self._idle, self._running = asyncio.Event(), asyncio.Event(), 0
         self._open.set()
@@ -91,13 +91,20 @@ class Standing:
                     "release there could be verified: name a vLLM, or leave training out"
                 )
             base = TensorFiles.open(config.checkpoint)
-            self._way = way_to(config, self._calls, self.now.name, base)
+            self._way = WAYS[config.release](config, self._calls, self.now.name, base)
             scoring = OwnScores.of_checkpoint
             self._own = await asyncio.to_thread(scoring, config.checkpoint, base, self._probed)
             if not self._way.in_place:  # else it may still serve another version of ours
-                check_base(self._url, self._seen, self._own)
+                self._check_base(self._seen)
         if self._seen is not None:
             self._watching = asyncio.create_task(self._watch())
+
+    def _check_base(self, seen: Seen) -> None:
+        if self._own is not None and (off := distance(seen.scores, self._own.base)) > OTHER:
+            raise EngineError(
+                f"{self._url} serves other weights than the checkpoint's: the log-probabilities of a prompt "
+                f"differ by {off:.2g}; name the checkpoint that it serves"
+            )
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[Stand]:
@@ -182,7 +189,7 @@ class Standing:
         try:
             await cards_of(self._calls)  # nothing is released to an engine that is away
             why = await self._doubt(stand)
-            if why and way is not None and stand.scores and (way.repeats or not self.held):
+            if why and way is not None and stand.scores and not (way.patience_s and self.held):
                 log.warning("%s: %s: version %d is released again", self._url, why, stand.version)
                 await way.load(stand.version, stand.files)
                 why = await self._doubt(stand)
