@@ -17,7 +17,7 @@ PACKAGE = SOURCES["ostinato"]
 TESTS = Path(__file__).parent
 LAYERS = [
     {"extend", "extras", "types"},
-    {"config", "git", "laboratory", "store", "web"},
+    {"assertions", "config", "git", "laboratory", "store", "web"},
     {"data", "model", "tasks", "sandbox", "sync"},
     {"engine", "train", "harness", "gateway", "rewards", "deploy", "search", "edits", "dashboard"},
     {"mining", "rollout", "bench", "exchange"},

@@ -6,6 +6,7 @@ import pytest
 
 from ostinato.tasks.base import IMPORTED, TaskError, load_task
 from ostinato.tasks.pebble import KINDS, SPLITS, generate, write
+from ostinato.types import Grade
 
 
 @pytest.fixture
@@ -87,7 +88,8 @@ def test_a_foreign_task_needs_no_table_of_ostinato(directory: Path) -> None:
     task = load_task(directory)
     assert (task.id, task.kind, task.split, task.timeout_s) == ("task", IMPORTED, IMPORTED, 9.0)
     assert task.test_ids == ("test_hidden.py::test_a", "test_hidden.py::test_b")
-    assert task.protected == () and task.metadata == {}
+    assert task.protected == () and task.metadata.keys() == {"undecided"}
+    assert len(task.undecided) == 2 and task.grade is Grade.GUARDED  # neither asserts anything
 
 
 @pytest.mark.parametrize("text", ["x = 1\n", "def test_a(:\n"])

@@ -139,13 +139,9 @@ class SettingsFile:
         self._tables[name] = settings
         write_whole(self.path, dump_tables(self._tables))
 
-    def port(self, name: str) -> int:
-        """Return the port that a process is to take, 0 for any."""
-        return int(getattr(self._tables[name], "port", 0))
-
-    def host(self, name: str) -> str:
-        """Return the address that a process is told to listen on; empty for that of its host."""
-        return str(getattr(self._tables[name], "host", "")).replace("127.0.0.1", "")
+    def address(self, name: str) -> tuple[int, str]:
+        """Return the port that a process is to take, 0 for any, and the host, empty for any."""
+        return int(getattr(self._tables[name], "port", 0)), str(getattr(self._tables[name], "host", ""))
 
     def change(self, name: str, **settings: Any) -> None:
         """Change those settings of a process that it has; it reads them when it is started again."""

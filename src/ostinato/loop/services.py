@@ -17,8 +17,9 @@ from typing import Any, TypeVar
 
 import aiohttp
 
+from ostinato.engine.config import REMOTE_KEY
 from ostinato.extend import INHERITED
-from ostinato.loop.placement.base import Place, PlacementError, ServiceCommand, ServicePlacement
+from ostinato.loop.placement.base import LOOPBACK, Place, PlacementError, ServiceCommand, ServicePlacement
 from ostinato.loop.placement.config import KINDS
 from ostinato.loop.placement.local import LocalPlacement
 from ostinato.loop.run import Run, SettingsFile
@@ -38,8 +39,8 @@ MAX_RESTARTS, RESTARTS_WITHIN_S = 5, 600.0
 HEALTH_S, ANSWER_S, MOST_SILENT = 10.0, 30.0, 4
 """Seconds between two questions to a service, seconds that an answer may take, and questions without one
 after which it is taken to hang: minutes in all, since a busy machine is no hanging one."""
-PAUSE_S = 1.0
-"""Seconds between a start that failed and the next attempt."""
+ANYWHERE = ("", LOOPBACK, "0.0.0.0")  # noqa: S104 - settings of `host` that name no place
+PAUSE_S = 1.0  # between a start that failed and the next attempt
 KNOWN_TO_ENGINES = {"engine", "gateway", "sampler"}
 """The kinds of services that get the secret of the run's engines."""
 USE_THE_RECORD = {"gateway", "search", "sampler", "learner"}
@@ -94,8 +95,8 @@ class Service:
         )
         self._placement = placement
         self._kind = KINDS.get(module, module)
-        self._port = settings.port(name)
-        self._listens, self._most_restarts = settings.host(name), most_restarts
+        self._port, self._listens = settings.address(name)
+        self._most_restarts = most_restarts
         self._found: Place | None = None
         self._host = ""
         self._watcher: asyncio.Task[None] | None = None
@@ -120,8 +121,7 @@ class Service:
 
     @property
     def url(self) -> str:
-        host = self.host if self._listens in {"", "0.0.0.0"} else self._listens  # noqa: S104
-        return f"http://{host}:{self.ready['port']}"
+        return f"http://{self.host}:{self.ready['port']}"
 
     async def start(self) -> "Service":
         """Start it. Raises PlacementError when no place could ever be found for it."""
@@ -165,8 +165,9 @@ class Service:
             self._found = None
         if self._found is None:
             self._found = await self._placement.find(self.name, self._kind)
-            self._host = self._found.host
-            self._settings.change(self.name, host=self._listens or self.host, port=self._port)
+            self._host = self._found.host if self._listens in ANYWHERE else self._listens
+            host = self.host if self._listens in ("", LOOPBACK) else self._listens
+            self._settings.change(self.name, host=host, port=self._port)
         await self._found.start(self._command)
         if self._keep:
             self.ready = await self._ready_line()
@@ -368,8 +369,9 @@ class Services:
         secrets = {ENGINE_SECRET: self.secret} if kind in KNOWN_TO_ENGINES else {}
         if INHERITED in os.environ:
             secrets[INHERITED] = os.environ[INHERITED]
-        if kind in USE_THE_RECORD and PASSWORD in os.environ:
-            secrets[PASSWORD] = os.environ[PASSWORD]  # a node of a cluster has another environment
+        for name, needed in {PASSWORD: kind in USE_THE_RECORD, REMOTE_KEY: kind == "engine"}.items():
+            if needed and name in os.environ:
+                secrets[name] = os.environ[name]  # a node of a cluster has another environment
         if kind in USE_THE_OBJECTS:
             secrets |= {name: value for name, value in os.environ.items() if name.startswith(OF_CLOUDS)}
         return secrets

@@ -28,18 +28,9 @@ def newest_sessions(store: Store, arm: str, most: int, *, before: float) -> list
     """Return the newest ended live sessions of an arm that began `before`, in seconds since the epoch, oldest
     first and without purged ones. Raises StoreError.
     """
-    query = _ended([arm]).where(
-        COLUMNS.started_at < before, COLUMNS.id.not_in(select(schema.purges.c.session_id))
-    )
-    newest_first = query.order_by(COLUMNS.started_at.desc(), COLUMNS.id.desc()).limit(most)
-    with store.database.read() as connection:
-        return [session_of(row) for row in connection.execute(newest_first).mappings()][::-1]
-
-
-def _ended(arms: Sequence[str]) -> Select[Any]:
-    return select(schema.sessions).where(
-        COLUMNS.source == Source.LIVE.value, COLUMNS.arm.in_(arms), COLUMNS.ending.is_not(None)
-    )
+    newest_first = COLUMNS.started_at.desc(), COLUMNS.id.desc()
+    query = _unpurged(_ended([arm]).where(COLUMNS.started_at < before))
+    return _read(store, query.order_by(*newest_first).limit(most))[::-1]
 
 
 def chosen_sessions(
@@ -59,16 +50,27 @@ def chosen_sessions(
     return _pages(store, query, ("started_at", "id"), size)
 
 
+def _ended(arms: Sequence[str]) -> Select[Any]:
+    return select(schema.sessions).where(
+        COLUMNS.source == Source.LIVE.value, COLUMNS.arm.in_(arms), COLUMNS.ending.is_not(None)
+    )
+
+
+def _unpurged(query: Select[Any]) -> Select[Any]:
+    return query.where(COLUMNS.id.not_in(select(schema.purges.c.session_id)))
+
+
 def _pages(store: Store, query: Select[Any], by: Sequence[str], size: int) -> Iterator[list[Session]]:
     """Yield the sessions of a query, each page in a transaction of its own, in the order of columns that
     tell all sessions apart."""
     order = [COLUMNS[name] for name in by]
-    query = query.where(COLUMNS.id.not_in(select(schema.purges.c.session_id))).order_by(*order).limit(size)
+    query = _unpurged(query).order_by(*order).limit(size)
     following = query
-    while True:
-        with store.database.read() as connection:
-            page = [session_of(row) for row in connection.execute(following).mappings()]
-        if not page:
-            return
+    while page := _read(store, following):
         yield page
         following = query.where(tuple_(*order) > tuple_(*(getattr(page[-1], name) for name in by)))
+
+
+def _read(store: Store, query: Select[Any]) -> list[Session]:
+    with store.database.read() as connection:
+        return [session_of(row) for row in connection.execute(query).mappings()]

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ostinato.assertions import undecided_on_disk
 from ostinato.types import Task
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
@@ -50,6 +51,7 @@ def load_task(directory: Path) -> Task:
     check = _suite(directory, ours) or _check(directory, ours)
     instruction = _instruction(directory)
     _check_repository(directory)
+    test_ids = _test_ids(directory, _names(directory, ours, "test_ids"), check)
     name = str(ours.get("id", directory.resolve().name))
     if not PLAIN_NAME.fullmatch(name):
         raise TaskError(directory, f"the id {name!r} is no plain name", "use letters, digits, `.`, `_`, `-`")
@@ -60,14 +62,20 @@ def load_task(directory: Path) -> Task:
         key=str(ours.get("key", hashlib.sha256(instruction.encode()).hexdigest()[:16])),
         instruction=instruction,
         directory=directory,
-        test_ids=_test_ids(directory, _names(directory, ours, "test_ids"), check),
+        test_ids=test_ids,
         protected=_names(directory, ours, "protected"),
         timeout_s=_timeout(directory, settings),
         memory_mb=_memory(directory, settings),
         metadata={name: ours[name] for name in ("answer", "intent", "cluster", "needs") if name in ours}
-        | check
+        | (check or _undecided(directory, test_ids))
         | _image(directory),
     )
+
+
+def _undecided(directory: Path, test_ids: tuple[str, ...]) -> dict[str, Any]:
+    """Return what the judge would not decide, as metadata; empty where it decides all."""
+    found = undecided_on_disk(directory / "tests", directory / "environment" / "repo", test_ids)
+    return {"undecided": found} if found else {}
 
 
 def _image(directory: Path) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from ostinato.assertions import undecided
 from ostinato.tasks.base import load_task
 from ostinato.tasks.repository import is_inside, write_repository
 from ostinato.tasks.source import TRAIN, Problem, SourceError, ordered
@@ -62,19 +63,7 @@ class PackedSource:
         return tuple(sorted({row["split"] for row in self._rows}))
 
     def problems(self, split: str, seed: int) -> Iterator[Problem]:
-        problems = (
-            Problem(
-                id=row["id"],
-                key=row["key"],
-                kind=row["kind"],
-                split=split,
-                grade=_grade(row["files"]),
-                provide=partial(unpack, row),
-            )
-            for row in self._rows
-            if row["split"] == split
-        )
-        return ordered(problems, split, seed)
+        return ordered((_problem(row) for row in self._rows if row["split"] == split), split, seed)
 
     def stored(self, split: str) -> tuple[Problem, ...]:
         return tuple(self.problems(split, 0))
@@ -88,17 +77,39 @@ class PackedSource:
             )
 
 
-def _grade(files: Mapping[str, Any]) -> Grade:
-    """Return the grade that `load_task` gives a task with these files."""
+def _problem(row: dict[str, Any]) -> Problem:
+    grade, undecided = _grade(row["files"])
+    return Problem(
+        id=row["id"],
+        key=row["key"],
+        kind=row["kind"],
+        split=row["split"],
+        grade=grade,
+        undecided=undecided,
+        provide=partial(unpack, row),
+    )
+
+
+def _grade(files: Mapping[str, Any]) -> tuple[Grade, tuple[str, ...]]:
+    """Return the grade that `load_task` gives a task with these files, and what the judge does not decide."""
     try:
         ours = tomllib.loads(files["task.toml"]).get("metadata", {}).get("ostinato", {})
     except (KeyError, TypeError, AttributeError, ValueError):
-        return Grade.FORGEABLE  # it cannot be loaded, and says so when it is shown
+        return Grade.FORGEABLE, ()  # it cannot be loaded, and says so when it is shown
     if "suite" in ours:
-        return Grade.GUARDED
+        return Grade.GUARDED, ()
     tests = any(re.fullmatch(r"tests/test_[^/]*\.py", path) for path in files)
     script = "tests/test.sh" in files and ("environment/image.json" in files or not tests)
-    return Grade.FORGEABLE if "check" in ours or (script and not ours) else Grade.JUDGED
+    if "check" in ours or (script and not ours):
+        return Grade.FORGEABLE, ()
+    texts = {path.removeprefix("tests/"): str(text) for path, text in files.items() if _is_test(path)}
+    paths = [path.removeprefix(REPO) for path in files if path.startswith(REPO)]
+    found = undecided(texts, paths, ours.get("test_ids", ()))
+    return (Grade.GUARDED if found else Grade.JUDGED), found
+
+
+def _is_test(path: str) -> bool:
+    return path.startswith("tests/") and path.endswith(".py")
 
 
 def _is_read(path: str) -> bool:

@@ -46,6 +46,8 @@ class Problem:
     split: str
     grade: Grade
     """The grade of verdicts on it."""
+    undecided: tuple[str, ...] = ()
+    """Why that is low although a judge has its tests: see `Task.undecided`."""
     provide: Callable[[Path], Task]
     """Return the task, which the given folder has under its id: written there, or a link to where it lies."""
 
@@ -61,7 +63,13 @@ class Problem:
             return task
 
         return cls(
-            id=task.id, key=task.key, kind=task.kind, split=task.split, grade=task.grade, provide=linked
+            id=task.id,
+            key=task.key,
+            kind=task.kind,
+            split=task.split,
+            grade=task.grade,
+            undecided=task.undecided,
+            provide=linked,
         )
 
 

@@ -17,9 +17,10 @@ class Grade(StrEnum):
     FORGEABLE = "forgeable"
     """The tested code could have written the report itself, and nothing looked for signs of it."""
     GUARDED = "guarded"
-    """Tests and tested code shared a process, with every guard that `docs/verdict.md` lists."""
+    """Tests and tested code shared a process, with every guard that `docs/verdict.md` lists; or the tests let
+    the tested code decide one of their assertions."""
     JUDGED = "judged"
-    """The process that held the tests never imported the tested code."""
+    """The process that held the tests never imported the tested code, and decided every test itself."""
 
     def at_least(self, other: "Grade") -> bool:
         grades = list(Grade)
@@ -59,10 +60,15 @@ class Task:
 
     @property
     def grade(self) -> Grade:
-        """The grade of verdicts on it, which the way of its exam decides."""
-        if "suite" in self.metadata:
-            return Grade.GUARDED
-        return Grade.FORGEABLE if "check" in self.metadata else Grade.JUDGED
+        """The grade of verdicts on it, which the way of its exam decides, and who decides its assertions."""
+        if "check" in self.metadata:
+            return Grade.FORGEABLE
+        return Grade.GUARDED if "suite" in self.metadata or self.undecided else Grade.JUDGED
+
+    @property
+    def undecided(self) -> tuple[str, ...]:
+        """A sentence for each test, as it was loaded, about which the tested code could decide itself."""
+        return tuple(self.metadata.get("undecided", ()))
 
     @property
     def repo(self) -> Path:

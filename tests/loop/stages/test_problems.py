@@ -88,3 +88,17 @@ def test_a_packed_task_has_the_grade_that_it_has_when_it_is_loaded(folder: Path,
     grades = {problem.id: problem.grade for split in packed.splits for problem in packed.stored(split)}
     assert grades == {task.id: task.grade for task in tasks}
     assert list(grades.values()).count(Grade.FORGEABLE) == 2
+
+
+def test_a_task_whose_tests_let_the_code_decide_is_named_with_the_line(tmp_path: Path) -> None:
+    weak, strong = (write(generate("fix", TRAIN, n), tmp_path / "tasks" / f"task-{n}") for n in (30, 31))
+    text = (weak.tests / "test_hidden.py").read_text()
+    module = weak.protected[0].removeprefix("test_").removesuffix(".py")
+    asserted = re.sub(r"== .*", f"== {module}.WANTED", f"import {module}\n{text}")
+    (weak.tests / "test_hidden.py").write_text(asserted)
+    packed = tmp_path / "packed.jsonl"
+    packed.write_text("".join(f"{pack(each)}\n" for each in (weak, strong)))
+    for config in (run_on(tmp_path / "tasks"), run_on(packed)):
+        (said,) = unpaid(config)
+        assert f"{weak.id} (test_hidden.py::test_" in said and "both sides of a comparison" in said
+        assert {problem.id for problem in islice(paid(config), 1)} == {strong.id}

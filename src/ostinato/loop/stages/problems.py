@@ -29,6 +29,7 @@ WEAK = {
     Grade.FORGEABLE: "the code that is tested could write the report itself",
 }
 """The reason why a pass of each lower grade may be no solution."""
+UNDECIDED = "a judge has their tests, but the code that is tested decides whether an assertion holds"
 
 
 def stream(config: RunConfig, purpose: str) -> Iterator[Problem]:
@@ -60,8 +61,12 @@ def unpaid(config: RunConfig) -> list[str]:
     source, lowest = sources(config.tasks), practice_definition(config.practice).lowest_grade
     stored = source.stored(TRAIN)
     said = []
-    for grade, why in WEAK.items():
-        ids = sorted(problem.id for problem in stored if problem.grade is grade)
+    for grade, why in (*WEAK.items(), (Grade.GUARDED, UNDECIDED)):
+        ids = sorted(
+            " ".join((problem.id, *(f"({each})" for each in problem.undecided[:1])))
+            for problem in stored
+            if problem.grade is grade and bool(problem.undecided) is (why is UNDECIDED)
+        )
         if ids and not grade.at_least(lowest):
             more = f" and {len(ids) - NAMED} more" if len(ids) > NAMED else ""
             said.append(

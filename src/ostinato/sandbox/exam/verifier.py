@@ -15,6 +15,7 @@ import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ostinato.assertions import undecided_on_disk
 from ostinato.sandbox.base import (
     Backend,
     ChangesError,
@@ -55,7 +56,7 @@ class Verification:
     grade: Grade = Grade.JUDGED
     """The trust that this verdict deserves."""
     notes: tuple[str, ...] = ()
-    """Sentences on what kept tests from running."""
+    """Sentences on what kept tests from running, and on assertions that the tested code decides."""
 
 
 class Verifier:
@@ -78,7 +79,8 @@ class Verifier:
         Never raises for an action of the candidate; a failure of the machinery makes the verification void.
         """
         tampered = tuple(sorted(path for path in changes if _is_protected(task, path)))
-        grade = task.grade
+        undecided = _undecided(task)
+        grade = min(task.grade, Grade.GUARDED if undecided else Grade.JUDGED, key=list(Grade).index)
         limits = limits_of(task) if self._limits is None else self._limits
         exam = Exam(
             repo=task.repo,
@@ -104,7 +106,7 @@ class Verifier:
             outcomes=outcomes,
             tampered=(*tampered, *result.signs),
             grade=grade,
-            notes=result.notes,
+            notes=(*result.notes, *undecided),
         )
 
     async def _examine(self, task: Task, exam: Exam) -> GuardedResult:
@@ -114,6 +116,13 @@ class Verifier:
         if check := Check.of(task):
             return GuardedResult(runs=await command_exam.examine(self._backend, exam, check))
         return GuardedResult(runs=await self._backend.examine(exam))
+
+
+def _undecided(task: Task) -> tuple[str, ...]:
+    """Return a sentence for each test of the judge about which the candidate's code could decide."""
+    if {"suite", "check"} & task.metadata.keys() or not task.repo.is_dir():
+        return ()
+    return undecided_on_disk(task.tests, task.repo, task.test_ids)
 
 
 def _outcomes(task: Task, runs: Sequence[Mapping[str, str]]) -> dict[str, str]:

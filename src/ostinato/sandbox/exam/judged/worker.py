@@ -13,9 +13,10 @@ import socket
 import sys
 import threading
 import warnings
+from abc import ABCMeta
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 from ostinato.sandbox.exam.judged import channel, exceptions, in_place, records
 from ostinato.sandbox.exam.judged.lent import Borrower, built
@@ -53,8 +54,8 @@ _USES: Mapping[str, Callable[..., Any]] = {
     "copy": copy.copy,
     "deepcopy": copy.deepcopy,
     "operate": lambda target, name, other: _OPERATORS[name](target, other),
-    "isinstance": lambda target, value: isinstance(value, target),
-    "issubclass": lambda target, value: issubclass(value, target),
+    "isinstance": lambda target, value: _derives(type(value), target),
+    "issubclass": lambda target, value: _derives(value, target),
     "enter": lambda target: target.__enter__(),
     "exit": lambda target, error: target.__exit__(type(error) if error else None, error, None),
     "await": lambda target: _run(target),  # noqa: PLW0108
@@ -240,6 +241,22 @@ def _held(value: Any) -> Any:
 
 _replaced: dict[tuple[int, str], list[Any]] = {}
 """What modules and classes had by a name before a test set it, the last one at the end."""
+
+
+_HOOKS = ("typing", "collections.abc", "_collections_abc")
+"""Modules of Python whose classes say by a hook what derives from them."""
+
+
+def _derives(kind: type, target: type) -> bool:
+    """Return whether a class derives from another, whatever the metaclass or `__class__` of either says.
+
+    A class that was registered, or has the methods of a protocol, counts; a hook of the class's own does not.
+    """
+    if target in type.mro(kind):
+        return True
+    hooks = [vars(each).get("__subclasshook__") for each in target.__mro__[:-1]]
+    own = any(getattr(each, "__func__", each).__module__ not in _HOOKS for each in hooks if each is not None)
+    return type(target) in (ABCMeta, type(Protocol)) and not own and issubclass(kind, target)
 
 
 def _set(target: Any, name: str, value: Any) -> None:
