@@ -20,7 +20,7 @@ from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
@@ -235,7 +235,8 @@ async def _main() -> int:
     rng = Random(options.seed)
     found = await survive(run, [rng.choice(VICTIMS) for _ in range(options.kills)], options.seed)
     faults = found.faults(run)
-    said = asdict(found) | {"acknowledged": len(found.acknowledged), "faults": faults}
+    counts = {"kills": dict(found.kills), "failed": found.failed, "starts": found.starts}
+    said = counts | {"acknowledged": len(found.acknowledged), "faults": faults}
     sys.stdout.write(json.dumps(said) + "\n")
     return 1 if faults else 0
 

@@ -69,9 +69,8 @@ def called() -> dict[str, object] | None:
             say(json.dumps(note) + "\n")
     if KIND == "deep":
         deep = "[" * 200_000 + "]" * 200_000
-        say(
-            f'{{"jsonrpc": "2.0", "id": {asked["id"]}, "result": {{"content": [], "structuredContent": {{"a": {deep}}}}}}}\n'
-        )
+        reply = f'{{"content": [], "structuredContent": {{"a": {deep}}}}}'
+        say(f'{{"jsonrpc": "2.0", "id": {asked["id"]}, "result": {reply}}}\n')
         return None
     text = {
         "huge": "x" * (6 << 20),
