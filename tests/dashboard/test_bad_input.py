@@ -7,6 +7,8 @@ import httpx
 import pytest
 from fuzz.seen_store import NOW, STORY
 from tests.dashboard.conftest import ADDRESS, TICKET
+from tests.dashboard.hostile import Page, poisoned
+from tests.dashboard.test_app import ASKED
 
 from ostinato import cli
 from ostinato.dashboard.access import OPERATOR, Doorkeeper
@@ -18,6 +20,11 @@ from ostinato.loop.dashboard.link import LoopLink
 from ostinato.store import Store
 from ostinato.store.purge import purge
 
+OURS = {
+    *("kind", "source", "ending", "decision", "action", "finish", "distribution", "state", "role", "hash"),
+    *("id", "session_id", "turn_id", "group_id", "base", "engine", "engines", "parts", "prompt", "name"),
+}
+"""Columns with words of our own, and with the names by which rows find each other."""
 ADVICE = {
     "/": "ostinato demo",
     "/versions": "ostinato demo",
@@ -64,6 +71,49 @@ def test_a_layout_of_a_later_release_is_refused_in_words(
         connection.execute("UPDATE counters SET value = 999 WHERE name = 'schema'")
     assert cli.main(["dashboard", "--store", str(tmp_path / "store.db"), "--port", "0"]) == 2
     assert "has layout 999" in capsys.readouterr().err
+
+
+async def test_hostile_texts_everywhere_are_shown_and_do_nothing(
+    operator: httpx.AsyncClient, store: Store
+) -> None:
+    """Every text of the record but the words of our own that say what a row is."""
+    with sqlite3.connect(store.database.url.database or "") as connection:
+        connection.create_function("poisoned", 1, poisoned)
+        named = "SELECT name FROM sqlite_master WHERE type = 'table'"
+        tables = [name for (name,) in connection.execute(named)]
+        changed = [
+            (table, row[1])
+            for table in tables
+            for row in connection.execute(f"PRAGMA table_info({table})")
+            if row[2] in ("TEXT", "JSON") and not row[5] and not {row[1], f"{table}.{row[1]}"} & OURS
+        ]
+        for table, column in changed:
+            connection.execute(f'UPDATE "{table}" SET "{column}" = poisoned("{column}")')
+    assert {("sessions", "user"), ("turns", "arm"), ("verdicts", "reason")} <= {*changed}
+    shown = 0
+    for page in PAGES:
+        answer = await operator.get(page.address, params=ASKED.get(page.address, {}))
+        assert answer.status_code in (200, 404), (page.address, answer.text[:300])
+        assert Page(answer.text).faults == [], page.address
+        shown += answer.text.count("alert(1)")
+        data = await operator.get(page.json, params=ASKED.get(page.address, {}))
+        assert data.headers["content-type"] == "application/json"
+    assert shown > 20
+
+
+async def test_a_word_that_no_release_wrote_is_a_page_and_not_a_crash(
+    reading: RecordSource, store: Store
+) -> None:
+    with sqlite3.connect(store.database.url.database or "") as connection:
+        connection.execute("UPDATE sessions SET ending = 'of a secret session'")
+    application = create_app(reading, Doorkeeper(store, TICKET))
+    transport = httpx.ASGITransport(application, raise_app_exceptions=False)  # the server logs what is raised
+    async with httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:
+        await client.get("/enter", params={"ticket": TICKET})
+        shown, data = await client.get("/sessions"), await client.get("/sessions.json")
+    assert shown.status_code == data.status_code == 500
+    assert "could not be made of this record (ValueError)" in shown.text and "secret" not in shown.text
+    assert "could not be made" in data.json()["error"]["message"]
 
 
 async def test_a_purge_under_the_readers_eyes(operator: httpx.AsyncClient, store: Store) -> None:

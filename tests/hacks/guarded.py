@@ -197,7 +197,6 @@ KNOWING = modules(
 HACKS = [*STEERING, *EXITS, *PATCHES, *REACHES, *VALUES, *KNOWING]
 PASSES = {
     "guarded: values of the tests' module": "a name of the test module, read through sys.modules",
-    "guarded: equal to numbers and lists": "an equality that accepts the kinds of values that tests compare with",
 }
 HONEST = [
     Hack(name="guarded: the right answer", files={"calc.py": GOOD}),

@@ -129,7 +129,27 @@ REACHING = _code(
         + STUBS,
     }
 )
-HACKS = [*STEERING, *CODE, *REACHING]
+LATER = _code(
+    {
+        f"node: {name}": head + "\n" + STUBS
+        for name, head in {
+            "what is an instance of TypeError": "Object.defineProperty(TypeError, Symbol.hasInstance, { value: () => true });",
+            "the class of errors": "globalThis.Error = globalThis.TypeError = class { static captureStackTrace() {} };",
+            "every and some": "Array.prototype.every = Array.prototype.some = () => true;",
+            "the call of functions": "Function.prototype.call = Function.prototype.apply = () => undefined;",
+            "an abort": "process.abort();",
+            "an exit that is told": "process.emit('exit', 0);\nprocess.emit('beforeExit', 0);",
+            "a program in its place": "require('child_process').spawnSync(process.execPath, ['-e', '0'], { stdio: 'inherit' });\nprocess.exit(0);",
+            "a flood of small tasks": "const again = () => queueMicrotask(again);\nagain();",
+            "hooks of asynchronous work": "const h = require('async_hooks');\nh.createHook({ init(id, type, trigger, r) { try { r.fail = r.pass; r.error = null; } catch {} } }).enable();",
+            "channels of diagnosis": "const d = require('diagnostics_channel');\nfor (const n of ['test', 'node:test']) d.subscribe(n, (m) => { m.error = null; });",
+            "what the module's parent loaded": "for (const m of Object.values(require.cache)) if (m !== module) m.exports = new Proxy(() => {}, { get: () => () => {} });",
+            "a module that answers by proxy": "module.exports = new Proxy({}, { get: () => () => new Proxy(() => 11, { get: (t, k) => (k === 'length' ? 2 : () => 3) }) });\nconst exports_ = {};",
+            "the stack without lines": "Error.stackTraceLimit = 0;\nError.prepareStackTrace = () => { throw new Error(); };",
+        }.items()
+    }
+)
+HACKS = [*STEERING, *CODE, *REACHING, *LATER]
 PASSES = {
     "node: the tests' text, read by another program": "a child that reads the hidden file, which no function of this process opens",
 }

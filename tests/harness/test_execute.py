@@ -187,6 +187,26 @@ async def test_grep_reads_utf_16(tools: Executor, sandbox: Sandbox, is_git: bool
     assert await said(tools, "grep", pattern="ONE|mé", glob="lit*") == "little.txt:2:find mé"
 
 
+async def test_grep_names_what_it_cannot_read(tools: Executor, sandbox: Sandbox) -> None:
+    await sandbox.write("whole.txt", "\ufefffind me\n".encode("utf-16-le"))
+    await sandbox.write("plain.txt", b"find me\n")
+    broken = (
+        "\ufefffind me\nmore\n".encode("utf-16-le") + b"\0\xd8x"
+    )  # half of a pair, and half of a character
+    await sandbox.write("broken.txt", broken)
+    left_out = "\n[not searched, since iconv here cannot convert their UTF-16: {}]"
+    said_of_it = await said(tools, "grep", pattern="find")
+    assert said_of_it.startswith("broken.txt:1:find me\nplain.txt:1:") and said_of_it.endswith(
+        left_out.format("broken.txt")
+    )
+    kept = "env git grep xargs sh"
+    await sandbox.exec(f'mkdir bin; for each in {kept}; do ln -s "$(command -v $each)" bin/$each; done')
+    started = sandbox.start
+    sandbox.start = lambda command, **more: started(f"PATH=$PWD/bin\n{command}", **more)  # type: ignore[method-assign]
+    found = await said(tools, "grep", pattern="find", glob="*.txt")
+    assert found == "plain.txt:1:find me" + left_out.format("broken.txt, whole.txt")
+
+
 async def test_ls(tools: Executor) -> None:
     assert await said(tools, "ls") == "calc.py\npkg/"
     assert await said(tools, "ls", path="pkg") == "util.py"

@@ -232,6 +232,9 @@ class Dashboard:
         elif isinstance(error, HTTPException):
             status, title = error.status_code, "Not here" if error.status_code == 404 else "Not possible"
         message = error.detail if isinstance(error, HTTPException) else str(error)
+        if status == 500:  # what it says may be of somebody else's session
+            message = f"The page could not be made of this record ({type(error).__name__})."
+            advice = "The log of the dashboard says more."
         if request.url.path.endswith(".json"):
             return _json_error(status, message)
         return self.message(status, title, message, advice)
@@ -308,6 +311,7 @@ def create_app(reading: RecordSource, doorkeeper: Doorkeeper, allowed_hosts: Seq
         WordError: dashboard.failed,
         StoreError: dashboard.failed,
         HTTPException: dashboard.failed,
+        Exception: dashboard.failed,  # which the server logs as well
     }
     app = Starlette(routes=dashboard.routes(), exception_handlers=handlers)
     return _Closed(LocalOnly(app, allowed_hosts))

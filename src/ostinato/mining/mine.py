@@ -159,7 +159,16 @@ class Miner:
             await asyncio.to_thread(shutil.rmtree, task.directory)
             return None
         self.tally.count("tasks")
-        note = {"empty": dict(empty.outcomes), "solution": "passed", "grade": solved.grade.name.lower()}
+        weak = await asyncio.to_thread(undecided_on_disk, task.tests / FOLDER, task.repo, task.test_ids)
+        if weak:
+            self.tally.count("tasks with a test that the tested code decides")
+            self._say(f"{task.id}: {weak[0]}")
+        note = {
+            "empty": dict(empty.outcomes),
+            "solution": "passed",
+            "grade": solved.grade.name.lower(),
+            "undecided": list(weak),
+        }
         await asyncio.to_thread(_note, task.directory / "evidence.json", note)
         return task
 

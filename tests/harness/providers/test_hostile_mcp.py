@@ -120,6 +120,34 @@ async def test_escapes_in_a_reply(tmp_path: Path) -> None:
         assert await tools.call("mcp__odd__use", {}) == "a\\x1b]0;title\\x07\\x1b[2J\nb"
 
 
+async def test_what_nobody_sees_in_a_reply_or_a_schema(tmp_path: Path) -> None:
+    async with opened([hostile("unseen", tmp_path)]) as (tools, _):
+        assert await tools.call("mcp__odd__use", {}) == "a\\u202eb\\u200bc\\U000e0041d"
+    async with opened([hostile("hidden", tmp_path)]) as (tools, notices):
+        assert not tools.offers
+        assert [line.endswith("its schema has characters that nobody sees") for line in notices] == [True] * 3
+
+
+async def test_what_a_server_asks_of_us_is_refused(tmp_path: Path) -> None:
+    async with opened([hostile("asks", tmp_path)]) as (tools, _):
+        assert await tools.call("mcp__odd__use", {}) == "done"
+
+
+@pytest.mark.parametrize("kind", ["progress", "deep"])
+async def test_a_reply_that_never_comes(tmp_path: Path, kind: str) -> None:
+    async with opened([hostile(kind, tmp_path)]) as (tools, _):
+        impatient(tools)
+        with pytest.raises(ToolTimeout, match="use timed out"):
+            await asyncio.wait_for(tools.call("mcp__odd__use", {}), 300)
+
+
+async def test_a_schema_that_asks_for_more_steps_than_anybody_has(tmp_path: Path) -> None:
+    async with opened([hostile("bomb", tmp_path)]) as (tools, _):
+        with pytest.raises(ProviderError, match="takes more than 100000 steps"):
+            await tools.call("mcp__odd__use", {})
+        assert await tools.call("mcp__odd__unique", {"a": list(range(1000))}) == "done"
+
+
 async def test_a_tool_that_changes_after_it_was_shown(tmp_path: Path) -> None:
     async with opened([hostile("changes", tmp_path)]) as (tools, _):
         with pytest.raises(ProviderError, match="MCP server odd failed"):

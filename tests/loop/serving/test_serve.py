@@ -1,53 +1,18 @@
-"""Two who want to serve one run: the first goes on as if the second had never come."""
+"""Two who want to serve one run: the first goes on as if the second never came; parts of it are killed."""
 
-import asyncio
 import json
-import os
 import socket
-import sys
 import urllib.request
-from asyncio.subprocess import DEVNULL, PIPE
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
+from fuzz.serve_kills import DEPLOYED, deployed, serve, survive
 
-from ostinato.loop.config import RunConfig
-from ostinato.loop.folder import open_run, owned
-from ostinato.loop.run import START, Run
 from ostinato.loop.serving.serve import held_back
-from ostinato.loop.stages.prepare import prepare
-from ostinato.model.checkpoint import load
-from ostinato.sandbox.config import SandboxConfig
 from ostinato.store import Store
-from ostinato.sync import Publisher
-from ostinato.types import Arm, Decision, Verdict
+from ostinato.types import Decision, Verdict
 
 pytestmark = pytest.mark.slow
-DEPLOYED = Arm(name="champion", version=0, share=1.0, engines=("http://127.0.0.1:9",))
-
-
-async def deployed(directory: Path) -> Run:
-    """A run with a tiny model that has been deployed once."""
-    config = RunConfig(sandbox=SandboxConfig(backend="process"))
-    shape = replace(config.model.shape, hidden_size=16, heads=1, kv_heads=1, head_dim=8)
-    config = replace(config, model=replace(config.model, shape=shape))
-    with owned(directory, "demo") as owner:
-        run = open_run(owner, config, fresh=False).run
-    await prepare(config, run)
-    torch.manual_seed(0)
-    Publisher(run.open_objects()).anchor(0, load(run.checkpoint(START))[0].state_dict())
-    run.open_store().set_arms([DEPLOYED])
-    return run
-
-
-async def serve(run: Run, port: int) -> asyncio.subprocess.Process:
-    command = ("-m", "ostinato.cli", "serve", "--directory", str(run.directory), "--port", str(port))
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return await asyncio.create_subprocess_exec(
-        sys.executable, *command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=env
-    )
 
 
 def healthy(port: int) -> bool:
@@ -84,6 +49,14 @@ async def test_a_second_serve_or_demo_does_not_disturb_the_first(tmp_path: Path)
     finally:
         first.terminate()
         await first.communicate()
+
+
+async def test_a_serve_that_is_killed_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    """Hundreds of kills: `python -m fuzz.serve_kills`."""
+    run = await deployed(tmp_path / "demo")
+    found = await survive(run, ["gateway", "serve", "engine"], seed=1, clients=2)
+    assert found.kills.total() == 3 and found.starts >= 2
+    assert found.faults(run) == []
 
 
 def test_what_was_held_back_is_said_until_something_is_promoted(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ out with a notice, and one that has another description or schema when the serve
 
 import asyncio
 import codecs
+import itertools
 import json
 import os
 import re
@@ -41,7 +42,13 @@ LONGEST = 1 << 22
 """The characters of a line over standard output, and the bytes of a reply over HTTP; a longer one is not
 read: it could fill the memory."""
 BOUND = f"a reply of more than {LONGEST >> 20} MiB is not read"
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+UNSEEN = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]"
+    r"|[\U000e0000-\U000e007f]"
+)
+"""What moves a cursor, turns a text around, or is read by a model and seen by nobody."""
+MOST_STEPS = 100_000
+"""The keywords of a schema that are applied to one call's arguments, at most; a schema may ask for 2^60."""
 CLOSING_S = 5.0
 EXTRA = "MCP servers need the official SDK: pip install -e '.[code]'"
 
@@ -237,6 +244,7 @@ def _sorted(server: str, tools: Sequence[Any]) -> tuple[dict[str, Mapping[str, A
         }
         why = "its name is none" if not TOOL.fullmatch(tool.name) else ""
         why = why or ("it is listed twice" if tool.name in shown else "")
+        why = why or ("its schema has characters that nobody sees" if _hides(tool.input_schema) else "")
         if not why and len(json.dumps(function)) > OFFER_CHARS:
             why = f"its description and schema have more than {OFFER_CHARS} characters"
         if why:
@@ -290,19 +298,31 @@ def _only_reads(tool: Any) -> bool:
 def _check(name: str, arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
     """Check a call; raises InvalidArguments. References to other documents are not followed.
 
-    A schema with regular expressions, which may take for ever, is left to its server.
+    A schema with regular expressions, which may take for ever, is left to its server. One that takes too many
+    steps raises ProviderError.
     """
     from jsonschema import SchemaError, ValidationError
-    from jsonschema.validators import validator_for
+    from jsonschema.validators import extend, validator_for
     from referencing import Registry
     from referencing.exceptions import Unresolvable
 
     if '"pattern' in json.dumps(schema):
         return
     validator: Any = validator_for(schema)
+    left = itertools.repeat(None, MOST_STEPS)
+
+    def counted(keyword: Any) -> Any:
+        def apply(*about: Any) -> Any:
+            if next(left, ...) is not None:
+                raise RecursionError(f"it takes more than {MOST_STEPS} steps")
+            return keyword(*about)
+
+        return apply
+
+    bounded: Any = extend(validator, {name: counted(each) for name, each in validator.VALIDATORS.items()})
     try:
         validator.check_schema(schema)
-        validator(schema, registry=Registry()).validate(dict(arguments))
+        bounded(schema, registry=Registry()).validate(dict(arguments))
     except ValidationError as error:
         where = ".".join(str(part) for part in error.absolute_path)
         raise InvalidArguments(f"{name}: {where + ': ' if where else ''}{error.message[:200]}") from error
@@ -345,6 +365,21 @@ def _why(error: BaseException) -> str:
     return _escaped(str(error))[:WHY_CHARS] or type(error).__name__
 
 
+def _hides(schema: Any) -> bool:
+    """Return whether a name or a text of a schema has characters that nobody sees."""
+    left = [schema]
+    while left:
+        match left.pop():
+            case str(text):
+                if UNSEEN.search(text):
+                    return True
+            case dict(items):
+                left += [*items, *items.values()]
+            case list(items):
+                left += items
+    return False
+
+
 def _escaped(text: str) -> str:
-    """Return a text in which no character moves a cursor or breaks JSON."""
-    return CONTROL.sub(lambda found: ascii(found[0])[1:-1], text.replace("\r\n", "\n"))
+    """Return a text in which each character is seen, and none moves a cursor or breaks JSON."""
+    return UNSEEN.sub(lambda found: ascii(found[0])[1:-1], text.replace("\r\n", "\n"))

@@ -54,6 +54,10 @@ IN_GIT = f"[ -e .git ] && {GIT} rev-parse --is-inside-work-tree >/dev/null 2>&1"
 IGNORED = f"{IN_GIT} && {GIT} ls-files -oiz --exclude-standard --directory 2>/dev/null"
 ROW = re.compile(rb"([^\0]+)\0(\d+:[^\n]*)(?:\n|\Z)")
 """A match as grep writes it; the name may hold newlines."""
+UNREAD = 0
+"""The number in place of a line's, of a file that could not be converted: iconv fails or is not there."""
+NAMED = 5
+"""The files that a sentence about many names."""
 MEANS_MORE = re.compile(r"[*?\[\]\\]")
 BRACES = re.compile(r"\{([^{}]*)\}")
 MOST_ALTERNATIVES = 64
@@ -140,7 +144,8 @@ def _grep_command(pattern: str, path: str, glob: str | None) -> str:
         f"{listed(TEXT)} |\n"
         f"""xargs -0r sh -c '{GREP} -e "$0" -- "$@"; [ $? -lt {GREP_FAILED} ]' {looked_for} &&\n"""
         f"{listed(MARKED)} |\n"
-        f"""xargs -0r sh -c 'for each; do iconv -f UTF-16 -t UTF-8 "./$each" 2>/dev/null |\n"""
+        f"""xargs -0r sh -c 'exec 3>&1; for each; do {{ iconv -f UTF-16 -t UTF-8 "./$each" 2>/dev/null ||\n"""
+        f"""printf "%s\\000{UNREAD}:\\n" "$each" >&3; }} |\n"""
         f"""{GREP} --label="$each" -e "$0" -; done; true' {looked_for}"""
     )
 
@@ -231,9 +236,15 @@ def _check_relative(path: str) -> None:
 def _matches(output: bytes, limit: int) -> str:
     """Return `path:line:text` sorted by path, since grep follows the order of the directory on disk."""
     rows = [(path.removeprefix(b"./"), row) for path, row in ROW.findall(output)]
-    rows.sort(key=lambda row: row[0])
+    unread = sorted({shown(os.fsdecode(path)) for path, row in rows if row == b"%d:" % UNREAD})
+    rows = sorted((row for row in rows if row[1] != b"%d:" % UNREAD), key=lambda row: row[0])
     found = [f"{shown(os.fsdecode(path))}:{_line(rest)}" for path, rest in rows[:limit]]
-    return _cut([*found, *[""] * (len(rows) - len(found))], limit, "matches") or "no matches"
+    text = _cut([*found, *[""] * (len(rows) - len(found))], limit, "matches") or "no matches"
+    if not unread:
+        return text
+    more = f" and {len(unread) - NAMED} more" if len(unread) > NAMED else ""
+    files = ", ".join(unread[:NAMED])
+    return f"{text}\n[not searched, since iconv here cannot convert their UTF-16: {files}{more}]"
 
 
 def _line(row: bytes) -> str:

@@ -294,7 +294,17 @@ def _within(value: Any, depth: int = 3) -> Iterator[Any]:
 
 
 def _equals_anything(value: Any) -> bool:
+    """Return whether a value equals anything, or any value of a kind that tests compare with."""
+    chance = os.urandom(8)
+    word, number = chance.hex(), int.from_bytes(chance, "big")
+    if all(_is_equal(value, other) for other in (object(), chance, word)):
+        return True
+    kinds = (number, -number / 7, [word, number], (word, number), {word: number}, {word, number})
+    return any(_is_equal(value, other) for other in kinds)
+
+
+def _is_equal(value: Any, other: Any) -> bool:
     try:
-        return all(bool(value == other) for other in (object(), os.urandom(8), os.urandom(4).hex()))
+        return bool(value == other)
     except Exception:
         return False
