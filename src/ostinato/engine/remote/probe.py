@@ -49,7 +49,7 @@ class Seen:
     """The scores of the weights that an engine was started with.
 
     >>> Seen(scores=(-1.0, -2.0), noise=0.0).why_not((-1.0, -2.5))
-    'its log-probabilities are 0.25 off those at the start: it serves other weights'
+    'its log-probabilities differ by 0.25 from those at the start: it serves other weights'
     """
 
     scores: Scores
