@@ -34,12 +34,12 @@ def put_arm(store: Store, arm: Arm) -> None:
     store.change_arms(lambda present: placed(present, arm))
 
 
-def point_arm(store: Store, arm: Arm, url: str) -> None:
-    """Put the arm with the engine at `url`; one that serves this version keeps its share and experiment."""
+def point_arm(store: Store, arm: Arm, *urls: str) -> None:
+    """Put the arm with engines at `urls`; one that serves this version keeps its share and experiment."""
 
     def pointed(present: Sequence[Arm]) -> list[Arm]:
         same = (each for each in present if (each.name, each.version) == (arm.name, arm.version))
-        return placed(present, replace(next(same, arm), engines=(url,)))
+        return placed(present, replace(next(same, arm), engines=urls))
 
     store.change_arms(pointed)
 

@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 from ostinato.extend import Registry
 
+REMOTE_KEY = "OSTINATO_REMOTE_KEY"
+"""The environment variable with the key of a vLLM that is already there."""
 MakeEngine = Callable[["EngineServerConfig"], Awaitable[Any]]
 """Starts an engine with the methods of `engine.base` for the settings of its process."""
 BACKENDS: Registry[MakeEngine | None] = Registry(
@@ -27,6 +29,10 @@ def engine_backend(name: str) -> Callable[[MakeEngine], MakeEngine]:
         return make
 
     return add
+
+
+ReleaseWay = Literal["adapter", "hook", "weights"]
+"""The ways on which a trained version reaches a vLLM that is already there (`engine/remote/release.py`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +61,14 @@ class EngineServerConfig:
     free memory (`engine/choose.py`)"""
     remote: str | None = None
     """URL of a vLLM that is already there (`remote`); its key is in OSTINATO_REMOTE_KEY"""
+    release: ReleaseWay | Literal[""] = ""
+    """how versions of `objects` reach that vLLM; without it it serves the weights it was started with"""
+    on_release: tuple[str, ...] = ()
+    """the command of the way `hook`"""
+    released: Path | None = None
+    """the folder in which released versions lie, and which that vLLM reads under the same path"""
+    label: str = ""
+    """the NAME in NAME@VERSION, under which that vLLM serves a version"""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """what vLLM computes in; auto takes bfloat16 where the hardware has it (`ostinato doctor`)"""
     tensor_parallel: int = 1
@@ -82,8 +96,10 @@ class EngineServerConfig:
             raise ValueError("a remote vLLM drafts as it was started: leave draft out")
         if (self.backend == "remote") != (self.remote is not None):
             raise ValueError("backend remote needs the URL of a vLLM in remote, and no other backend has one")
-        if self.remote is not None and self.objects is not None:
-            raise ValueError("a remote vLLM serves the weights it was started with: leave objects out")
+        if self.remote is not None and (self.objects is None) == bool(self.release):
+            raise ValueError("a remote vLLM gets the versions of objects by release: give both or neither")
+        if self.release and not (self.label and self.released):
+            raise ValueError("release needs released, the folder of its files, and label, their name")
         if self.tensor_parallel < 1:
             raise ValueError(f"tensor_parallel is {self.tensor_parallel}: need at least 1")
         if self.draft_tokens < 1:

@@ -23,7 +23,7 @@ import torch
 from ostinato.config import settings_of
 from ostinato.engine.base import EngineError
 from ostinato.engine.choose import choose_engine
-from ostinato.engine.config import BACKENDS, EngineServerConfig
+from ostinato.engine.config import BACKENDS, REMOTE_KEY, EngineServerConfig
 from ostinato.engine.embedded.engine import EmbeddedEngine
 from ostinato.engine.http import Running, create_app, serve
 from ostinato.engine.loader import SyncLoader
@@ -41,8 +41,6 @@ from ostinato.sync import Subscriber, SyncError
 from ostinato.web.secret import ENGINE_SECRET, take_secret
 
 log = logging.getLogger(__name__)
-REMOTE_KEY = "OSTINATO_REMOTE_KEY"
-"""The environment variable with the key of a vLLM that is already there."""
 Served = EmbeddedEngine | VllmEngine | RemoteEngine
 SWITCH_S = 1e-4
 """The time that a thread which fetches weights may keep the interpreter from sampling. It is much less than a
@@ -93,7 +91,8 @@ async def _engine(config: EngineServerConfig, directory: Path) -> Served:
             config.remote,
             Tokenizer.load(config.checkpoint),
             key=os.environ.pop(REMOTE_KEY, ""),
-            version=config.version or 0,
+            version=0 if config.release else config.version or 0,
+            config=config,
         )
     if (make := BACKENDS[config.backend]) is not None:
         try:

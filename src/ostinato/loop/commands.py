@@ -36,7 +36,6 @@ OF_A_MODEL = {
     "engines": "--engine",
     "store": "--store",
     "version": "--version",
-    "host": "--host",
     **OF_AN_ENGINE_HERE,
 }
 """The settings of `ostinato serve --model`, and their flags; without --model they have no effect."""
@@ -54,7 +53,10 @@ def register(commands: Any) -> None:
     parser.set_defaults(run=_lineage)
     serve = commands.add_parser("serve")
     serve.add_argument("--directory", type=Path, help=f"{FOLDER_HELP}; with --model: runs/serve")
-    serve.add_argument("--port", type=port, default=8080, help="port of the gateway")
+    serve.add_argument("--host", help="address of the gateway (default: the run's live.host, or 127.0.0.1)")
+    serve.add_argument(
+        "--port", type=port, help="port of the gateway (default: the run's live.port, or 8080)"
+    )
     serve.add_argument("--alias", action="append", default=[], help="another name, as 'claude-*'")
     model = serve.add_argument_group("a model, without a run")
     model.add_argument("--model", help="directory in Hugging Face layout, or a name on the hub")
@@ -66,7 +68,6 @@ def register(commands: Any) -> None:
     model.add_argument(
         "--version", type=int, help="number that an --engine's turns are recorded under (default: 0)"
     )
-    model.add_argument("--host", help="address of the gateway (default: 127.0.0.1)")
     model.add_argument("--slots", type=int, help="sequences sampled at once (default: 16)")
     model.add_argument(
         "--context",
@@ -101,7 +102,8 @@ def _serve(options: argparse.Namespace) -> int:
     if options.model is None:
         from ostinato.loop.serving.serve import serve
 
-        return asyncio.run(serve(meant_folder(options.directory), options.port, options.alias, console))
+        where = meant_folder(options.directory)
+        return asyncio.run(serve(where, options.host, options.port, options.alias, console))
     from ostinato.loop.serving.serve_model import serve_model
 
     return asyncio.run(serve_model(_of_model(options, given), console))
@@ -109,13 +111,15 @@ def _serve(options: argparse.Namespace) -> int:
 
 def _of_model(options: argparse.Namespace, given: dict[str, Any]) -> "ServeModelConfig":
     """Return what is served without a run; `given` are those of OF_A_MODEL that a person typed."""
-    from ostinato.loop.serving.serve_model import ServeModelConfig, find_model
+    from ostinato.loop.hub import find_model
+    from ostinato.loop.serving.serve_model import ServeModelConfig
     from ostinato.model.config import positions_of
 
     lists = {name: tuple(given.get(name, ())) for name in ("engines", "arguments")}
+    where = {name: at for name in ("host", "port") if (at := getattr(options, name)) is not None}
     config = ServeModelConfig(
         model=options.model,
-        port=options.port,
+        **where,
         directory=options.directory or Path("runs/serve"),
         engines=tuple(url.rstrip("/") for url in lists["engines"]),
         aliases=tuple(options.alias),

@@ -39,7 +39,8 @@ class StartConfig:
     """The model that a run begins with: a checkpoint, or random weights of our own decoder."""
 
     path: Path | None = None
-    """A checkpoint directory in Hugging Face layout; without one the next two settings make the model."""
+    """A checkpoint directory in Hugging Face layout, or the name of a repository on the hub; without one the
+    next two settings make the model."""
     vocabulary: int = 512
     """Size of the tokenizer: bytes, merges learnt from practice text, and the wire format's skeletons."""
     shape: ModelConfig = field(default_factory=lambda: ModelConfig(vocab_size=0, experts=4, expert_size=128))
@@ -207,6 +208,7 @@ def check(config: RunConfig) -> None:
     _check_sandboxes(config)
     check_live(config.live)
     _check_profiles(config)
+    _check_releases(config)
     after = config.harness.summarize_after
     if after is not None and (after < 1 or profile(config.harness.profile).summarize is None):
         raise ConfigError(
@@ -305,6 +307,27 @@ def _check_practice(config: RunConfig) -> None:
     if config.refine.versions is None or config.refine.spread:
         raise ConfigError("practice ends at refine.versions: make it a number, and leave refine.spread false")
     practice_definition(config.practice)
+
+
+def _check_releases(config: RunConfig) -> None:
+    """Raise ConfigError where versions could not reach the engines that are there, or not all of them."""
+    engine, trainer, stages = config.engine, config.trainer, config.schedule.stages
+    trains = bool({"teach", "practice", "cycle"} & set(stages))
+    if not engine.url or not trains:
+        return
+    if engine.release == "adapter" and not (trainer.lora_rank and trainer.served == "float32"):
+        raise ConfigError(
+            f"engine.release is adapter, and trainer.kind {trainer.kind}, lora_rank {trainer.lora_rank} and "
+            f"served {trainer.served}: train adapters with kind fsdp, a lora_rank of 1 or more and served "
+            "float32, or release whole weights by hook or weights"
+        )
+    needed = 2 + bool(config.live.hold_out) if "cycle" in stages else 1
+    if engine.in_place and len(engine.url) < needed:
+        raise ConfigError(
+            f"engine.release is {engine.release}, by which an engine serves one version at a time, and "
+            f"engine.url has {len(engine.url)}: a cycle needs {needed}, for the champion and for what is "
+            "compared with it. Name an address twice where one server holds two versions"
+        )
 
 
 def _check_sandboxes(config: RunConfig) -> None:

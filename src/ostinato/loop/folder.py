@@ -29,6 +29,10 @@ from ostinato.loop.run import Run, write_whole
 from ostinato.store import Objects, Store
 from ostinato.store.config import StoreConfig
 from ostinato.store.sql.sqlite_file import is_open_elsewhere
+from ostinato.types import Source
+
+MADE_BY_RUNS = tuple(source for source in Source if source is not Source.LIVE)
+"""The sessions that no record of `ostinato serve --engine` holds, from which a run may begin."""
 
 
 class RunError(ValueError):
@@ -90,7 +94,8 @@ def open_run(run: Run, config: RunConfig, *, fresh: bool = False, begins: bool =
     store that a process has open, and when a run that starts afresh names a database with the record of
     another one.
     """
-    if not _is_empty(run) and not run.config.exists():
+    recorded = not fresh and _is_a_record(run)
+    if not _is_empty(run) and not run.config.exists() and not recorded:
         raise RunError(f"{run.directory} holds something else than a run: name an empty or a new folder")
     if not fresh:
         refuse_earlier_form(run)
@@ -100,13 +105,22 @@ def open_run(run: Run, config: RunConfig, *, fresh: bool = False, begins: bool =
         raise RunError(f"{run.directory} has nothing left to do for {number} cycles: give more with --cycles")
     if not resumed:
         _refuse_used(config.store)
-    notice = f"resumes in {run.directory}" if resumed else _make_room(run, fresh=fresh)
+    if recorded:
+        notice = f"begins in {run.directory}, with the sessions that were recorded there"
+    else:
+        notice = f"resumes in {run.directory}" if resumed else _make_room(run, fresh=fresh)
     for path in (run.tasks, run.logs, run.objects_path, run.directory / "checkpoints"):
         path.mkdir(parents=True, exist_ok=True)
     # The report is on a schedule that changes now; beside the new one it would say that all of it is done.
     run.report.unlink(missing_ok=True)
     write_whole(run.config, dump(config))
     return Opened(run=run, notice=notice, resumed=resumed)
+
+
+def _is_a_record(run: Run) -> bool:
+    """Return whether the folder holds what `ostinato serve --model` recorded and nothing else."""
+    own = {run.logs, run.processes, *run.directory.glob(f"{run.store_path.name}*")}
+    return run.store_path.exists() and {*run.directory.iterdir()} <= {run.lock, *own}
 
 
 def refuse_earlier_form(run: Run) -> None:
@@ -130,7 +144,7 @@ def _refuse_used(config: StoreConfig) -> None:
     if not config.url:
         return
     with closing(Store.open(config.url)) as store:
-        if store.sessions(limit=1) or store.versions():
+        if store.versions() or any(store.sessions(source=each, limit=1) for each in MADE_BY_RUNS):
             raise RunError(
                 f"{store.database.where} holds the record of another run, which no run deletes or mixes with "
                 "its own: create a new database with createdb, and name that one in [store] url"

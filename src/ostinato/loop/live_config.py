@@ -6,6 +6,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from ostinato.config import ConfigError
+from ostinato.loop.placement.base import LOOPBACK
 from ostinato.rewards.live.definition import LIVE, LiveDefinition, read_definition
 
 CHAMPION = "champion"
@@ -25,10 +26,11 @@ class LiveConfig:
 
     developers: int | Literal["people"] = 80
     """The number of simulated developers, or `people` for the sessions that people bring by themselves."""
-    host: str = "127.0.0.1"
-    """The address that the gateway listens on."""
+    host: str = LOOPBACK
+    """The address of this machine at which the gateway listens while the run is open, and `ostinato serve`
+    after it; 0.0.0.0 takes all of them."""
     port: int = 0
-    """The port of the gateway while the run is open, for `people`; 0 takes a free one."""
+    """The port of the gateway then; 0 takes a free one, and 8080 in `ostinato serve`."""
     address: str = ""
     """The address at which people reach the gateway where a proxy of yours stands before it, as
     https://models.example; the gateway serves requests whose Host is that name."""

@@ -25,7 +25,7 @@ from ostinato.loop.base import Display
 from ostinato.loop.config import RunConfig
 from ostinato.loop.live_config import allowed_hosts
 from ostinato.loop.placement.base import PlacementError, ServicePlacement
-from ostinato.loop.placement.config import PlacementConfig
+from ostinato.loop.placement.config import EnginesConfig, PlacementConfig
 from ostinato.loop.placement.local import LocalPlacement
 from ostinato.loop.results import Counters
 from ostinato.loop.run import START, Run
@@ -55,22 +55,31 @@ class ArmEngines:
     When the serving one dies or hangs, the arm gets the address of one that stands by at once. The dead one
     is started again (`services.py`), and then stands by itself.
 
-    `point` is called with the address of that one, now and whenever it is another.
+    `point` is called with the address of that one, now and whenever it is another. With `together` all of
+    them serve the arm, and it is called with the addresses of those that are up.
     """
 
-    def __init__(self, engines: Sequence[Service], point: Callable[[str], None]) -> None:
+    def __init__(
+        self, engines: Sequence[Service], point: Callable[..., None], *, together: bool = False
+    ) -> None:
         self.engines = tuple(engines)
         self._point = point
+        self._together = together
         self._serving = self.engines[0]
-        self._pointed = ""
+        self._pointed: tuple[str, ...] = ()
         for each in self.engines:
             each.on_change.append(self._choose)
         self._choose()
 
     @property
     def url(self) -> str:
-        """The address of the engine that serves the arm."""
+        """The address of an engine that serves the arm."""
         return self._serving.url
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The addresses of all that serve the arm."""
+        return self._pointed or (self.url,)
 
     def _choose(self) -> None:
         """Let another engine serve in place of one that is not up, and follow one that has moved."""
@@ -80,9 +89,11 @@ class ArmEngines:
                 return
             log.warning("%s is down, and %s serves in its place", self._serving.name, up[0].name)
             self._serving = up[0]
-        if self.url != self._pointed:
-            self._pointed = self.url
-            self._point(self.url)
+        all_up = tuple(each.url for each in self.engines if each.up)
+        pointed = all_up if self._together and all_up else (self.url,)
+        if pointed != self._pointed:
+            self._pointed = pointed
+            self._point(*pointed)
 
 
 class RunResources:
@@ -113,6 +124,7 @@ class RunResources:
         self.front = [service for service in (gateway, search) if service is not None]
         """The services that agents reach."""
         self._search: SearchAt | None = None
+        self._foreign = ForeignEngines(config.engine)
         self.poll_s = POLL_S
         if search is not None:
             self._search = SearchAt(url=search.url, key=self._key("search", "use"), http=self._http)
@@ -176,19 +188,21 @@ class RunResources:
 
         The engine serves the arm's version, or with `follow` always the newest one that is published, and
         `engine.standby` others stand by. An arm that serves this version already keeps its share and
-        experiment.
+        experiment. Where engines are there already (`engine.url`), an engine server of ours stands before
+        each of them, or before one that no other arm has.
         """
         version, others = (None, self.config.engine.standby) if follow else (arm.version, 0)
-        names = [f"engine-{arm.name}", *(f"engine-{arm.name}-{i}" for i in range(1, 1 + others))]
-        started = [await self.engine(name, version) for name in names]
-        yield ArmEngines(started, lambda url: point_arm(self.store, arm, url))
-        for engine in started:
-            await self.services.stop(engine)
-
-    async def engine(self, name: str, version: int | None) -> Service:
-        """Start an engine on `version`; None follows the newest one."""
-        settings = engine_settings(self.config, self.run, version)
-        return await self.services.start(name, "ostinato.engine.server", settings)
+        async with self._foreign.some() as urls:
+            settings = [engine_settings(self.config, self.run, version, url) for url in urls]
+            settings = settings or [engine_settings(self.config, self.run, version)] * (1 + others)
+            names = [f"engine-{arm.name}{f'-{i}' if i else ''}" for i in range(len(settings))]
+            started = [
+                await self.services.start(name, "ostinato.engine.server", each)
+                for name, each in zip(names, settings, strict=True)
+            ]
+            yield ArmEngines(started, lambda *urls: point_arm(self.store, arm, *urls), together=len(urls) > 1)
+            for engine in started:
+                await self.services.stop(engine)
 
     def engines(self, patience_s: float) -> EngineClient:
         """Return a client of this run's engines, past the gateway."""
@@ -199,11 +213,11 @@ class RunResources:
         await watch(await self.services.start(name, module, settings, keep=False), tick)
 
     async def counters(self, engine: ArmEngines) -> Counters:
-        """Return what the engine that serves the arm counted since its start; one that died is waited for."""
+        """Return what the engines of the arm counted since their start; one that died is waited for."""
         while True:
             try:
-                counters: Counters = await self._get(engine.url + "/stats")
-                return counters
+                each = [await self._get(url + "/stats") for url in engine.urls]
+                return {name: sum(counted[name] for counted in each) for name in each[0]}
             except (aiohttp.ClientError, TimeoutError) as error:
                 log.warning("an engine does not say what it counted: %s", error)
                 await asyncio.sleep(self.poll_s)
@@ -219,12 +233,52 @@ class RunResources:
         self.store.accounts.retire(self._keys)
 
 
-def engine_settings(config: RunConfig, run: Run, version: int | None) -> EngineServerConfig:
-    """Return the settings of an engine on `version`; None follows the newest one.
+class ForeignEngines:
+    """The engines of `engine.url`: each arm uses all of them, or where one serves a single version, one that
+    is free."""
+
+    def __init__(self, config: EnginesConfig) -> None:
+        self._all = tuple(dict.fromkeys(config.url))
+        self._free: asyncio.Queue[str] | None = asyncio.Queue() if config.in_place else None
+        if self._free is not None:
+            for url in config.url:
+                self._free.put_nowait(url)
+
+    @asynccontextmanager
+    async def some(self) -> AsyncIterator[tuple[str, ...]]:
+        """Yield the addresses for one arm; () when the run starts its engines. Waits for one to be free."""
+        if self._free is None:
+            yield self._all
+            return
+        url = await self._free.get()
+        try:
+            yield (url,)
+        finally:
+            self._free.put_nowait(url)
+
+
+def engine_settings(
+    config: RunConfig, run: Run, version: int | None, url: str | None = None
+) -> EngineServerConfig:
+    """Return the settings of an engine on `version`, before the one at `url`; None follows the newest one.
 
     Raises ValueError for settings that do not go together.
     """
     engine = config.engine
+    if url is not None:
+        return EngineServerConfig(
+            checkpoint=run.checkpoint(START),
+            objects=run.objects,
+            follow=version is None,
+            version=version,
+            backend="remote",
+            remote=url.rstrip("/"),
+            release=engine.release,
+            on_release=engine.on_release,
+            released=(engine.released or run.directory / "released").resolve(),
+            label=run.directory.resolve().name,
+            max_len=engine.context,
+        )
     return EngineServerConfig(
         checkpoint=run.checkpoint(START),
         objects=run.objects,

@@ -77,7 +77,9 @@ async def test_a_server_with_another_tokenizer_is_refused_at_the_start() -> None
 
 
 async def test_a_server_that_is_away_is_named() -> None:
-    with pytest.raises(EngineError, match=r"127\.0\.0\.1:9: it does not respond \(Cannot connect") as away:
+    with pytest.raises(
+        EngineError, match=r"127\.0\.0\.1:9/v1/models: it does not respond \(Cannot connect"
+    ) as away:
         await RemoteEngine.connect("http://127.0.0.1:9", TOKENIZER)
     assert str(away.value).endswith("start the server there, or name another --engine")
     assert "Error(" not in str(away.value)

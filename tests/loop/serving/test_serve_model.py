@@ -1,4 +1,6 @@
-"""Covers loop/serving/serve_model.py: a checkpoint, and a vLLM that is there, served without a run."""
+"""Covers loop/serving/serve_model.py and loop/hub.py: a checkpoint, and a vLLM that is there, served without
+a run.
+"""
 
 import asyncio
 import os
@@ -15,8 +17,9 @@ import pytest
 from rich.console import Console
 from tests.engine.remote.fake_vllm import LOGPROB, fake_vllm
 
+from ostinato.loop.hub import ModelMissingError, find_model
 from ostinato.loop.services import ServiceError
-from ostinato.loop.serving.serve_model import ServeModelConfig, ServeModelError, find_model, serve_model
+from ostinato.loop.serving.serve_model import ServeModelConfig, ServeModelError, serve_model
 from ostinato.model.config import ModelConfig
 from ostinato.model.create import create
 from ostinato.model.tokenizer import IM_END, Tokenizer
@@ -168,7 +171,7 @@ async def test_an_engine_that_is_not_there_is_named_before_its_model_is_looked_f
 
 
 def test_a_model_that_is_nowhere_is_named() -> None:
-    with pytest.raises(ServeModelError, match="models/none is neither a directory nor"):
+    with pytest.raises(ModelMissingError, match="models/none is neither a directory nor"):
         find_model("./models/none")
 
 

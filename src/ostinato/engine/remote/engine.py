@@ -3,8 +3,9 @@
 It is asked over `/v1/completions`, which takes token ids as the prompt and, with `return_token_ids`, returns
 the ids that were sampled. Two tokens are sampled at the start, which show whether the server returns ids and
 log-probabilities, of which distribution these are, and whether it has our tokenizer. What it samples without
-them is recorded with placeholders, and so never trained. It has no weights of ours to swap and cannot be
-paused.
+them is recorded with placeholders, and so never trained.
+
+`standing.py` knows which version it serves, and brings trained ones there.
 """
 
 import json
@@ -16,7 +17,14 @@ from typing import Any, Self
 import aiohttp
 
 from ostinato.engine.base import EngineError, InvalidRequestError, LoadRefusedError, Token
+from ostinato.engine.config import EngineServerConfig
 from ostinato.engine.limits import RequestLimits
+from ostinato.engine.remote.probe import asked
+from ostinato.engine.remote.release import cards_of
+from ostinato.engine.remote.standing import Stand, Standing
+from ostinato.engine.vllm.calls import VllmCalls
+from ostinato.model.decoder import WeightsError
+from ostinato.model.tensor_files import CheckpointError
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.types import Abilities, Completion, Distribution, FinishReason, GenerateRequest, Sampling
 
@@ -34,36 +42,37 @@ PROBED_SCORES, COLD, SAME = 5, 0.5, 0.05
 and the difference that computing twice may make."""
 FIXED = "a remote engine serves the weights it was started with: swap and pause it where it runs"
 
-
 PROBE = GenerateRequest(request_id="probe", session_id="probe", prompt_ids=(0,), stop_ids=(), max_tokens=1)
 
 
 class RemoteEngine:
-    """The client of one server; `version` is what its operator says it serves.
+    """The client of one server; `version` is what its operator says it serves, until one is released there.
 
     >>> await RemoteEngine.connect("http://gpu-1:8000", Tokenizer.load(model))          # doctest: +SKIP
     """
 
-    def __init__(
-        self,
-        url: str,
-        http: aiohttp.ClientSession,
-        tokenizer: Tokenizer,
-        abilities: Abilities,
-        version: int,
-    ) -> None:
-        self._url, self._http, self._tokenizer = url, http, tokenizer
+    def __init__(self, calls: VllmCalls, url: str, tokenizer: Tokenizer, abilities: Abilities) -> None:
+        self._calls, self._url, self._tokenizer = calls, url, tokenizer
         vocabulary = tokenizer.id_count
         self._limits = RequestLimits(vocabulary=vocabulary, max_len=abilities.context, abilities=abilities)
-        self._version = version
-        self._counts = {"requests": 0.0, "tokens": 0.0, "failed": 0.0}
+        self._standing = Standing(calls, url, abilities.model)
+        self._counts = dict.fromkeys(("requests", "tokens", "failed", "swaps"), 0.0)
 
     @classmethod
-    async def connect(cls, url: str, tokenizer: Tokenizer, *, key: str = "", version: int = 0) -> Self:
+    async def connect(
+        cls,
+        url: str,
+        tokenizer: Tokenizer,
+        *,
+        key: str = "",
+        version: int = 0,
+        config: EngineServerConfig | None = None,
+    ) -> Self:
         """Find out what the server at `url` serves and can do.
 
-        `tokenizer` is the one that it should have. Raises EngineError when the server does not respond,
-        serves several models, or has another tokenizer.
+        `tokenizer` is the one that it should have, `config` says how versions reach it, if any do. Raises
+        EngineError when the server does not respond, serves several models, has another tokenizer or a
+        smaller context, or serves other weights than the checkpoint's.
         """
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         http = aiohttp.ClientSession(
@@ -73,14 +82,16 @@ class RemoteEngine:
             connector=aiohttp.TCPConnector(limit=0),
         )
         try:
-            model, context = await _served(http, url)
+            calls = VllmCalls(http, url, "start the server there, or name another --engine")
+            model, context = await _served(calls, url, 1 if config is None else config.max_len)
             abilities = Abilities(model=model, tokenizer=tokenizer.digest, context=context, sampling=SAMPLING)
-            engine = cls(url, http, tokenizer, abilities, version)
-            seen = await engine._probe()
+            seen = await cls(calls, url, tokenizer, abilities)._probe()
             abilities = replace(
                 abilities, logprobs=seen.logprobs, token_ids=seen.token_ids, tempered=seen.tempered
             )
-            engine = cls(url, http, tokenizer, abilities, version)
+            engine = cls(calls, url, tokenizer, abilities)
+            probed = tokenizer.encode(engine._telling_text())[: context - 1]
+            await engine._standing.begin(config, probed, version)
         except BaseException:
             await http.close()
             raise
@@ -113,7 +124,11 @@ class RemoteEngine:
 
     async def _sampled_after(self, text: str, temperature: float) -> dict[str, Any]:
         """Return the choice, with all its fields from the stream, of one token sampled after a text."""
-        body = self._body(PROBE) | {"prompt": text, "temperature": temperature, "logprobs": PROBED_SCORES}
+        body = self._body(PROBE, self._standing.now) | {
+            "prompt": text,
+            "temperature": temperature,
+            "logprobs": PROBED_SCORES,
+        }
         fields = dict[str, Any]()
         async with aclosing(self._choices(body)) as choices:
             async for choice in choices:
@@ -132,7 +147,7 @@ class RemoteEngine:
 
     @property
     def version(self) -> int:
-        return self._version
+        return self._standing.now.version
 
     @property
     def abilities(self) -> Abilities:
@@ -148,28 +163,34 @@ class RemoteEngine:
     async def stream(self, request: GenerateRequest) -> AsyncGenerator[Token | Completion]:
         self._limits.check(request)
         self._counts["requests"] += 1
-        tokens, finish, distribution = list[Token](), None, self._distribution(request.sampling)
         try:
-            async with aclosing(self._choices(self._body(request))) as choices:
-                async for choice in choices:
-                    new = self._tokens(choice, distribution)
-                    finish = choice.get("finish_reason") or finish
-                    tokens += new
-                    for token in new:
-                        yield token
-            if finish not in {"stop", "length"}:
-                raise EngineError(f"{request.request_id}: the server ended the request with {finish!r}")
+            async with self._standing.serving() as stand, aclosing(self._stream(request, stand)) as events:
+                async for event in events:
+                    yield event
         except EngineError:
             self._counts["failed"] += 1
             raise
+
+    async def _stream(self, request: GenerateRequest, stand: Stand) -> AsyncGenerator[Token | Completion]:
+        """Sample under the version that stands when the request comes, whatever is released meanwhile."""
+        tokens, finish, distribution = list[Token](), None, self._distribution(request.sampling)
+        async with aclosing(self._choices(self._body(request, stand))) as choices:
+            async for choice in choices:
+                new = self._tokens(choice, distribution, stand.version)
+                finish = choice.get("finish_reason") or finish
+                tokens += new
+                for token in new:
+                    yield token
+        if finish not in {"stop", "length"}:
+            raise EngineError(f"{request.request_id}: the server ended the request with {finish!r}")
         if finish == "stop" and not self.abilities.token_ids and request.stop_ids:
-            tokens.append(self._token(request.stop_ids[0], 0.0, distribution))  # no text stands for it
+            tokens.append(_token(request.stop_ids[0], 0.0, distribution, stand.version))  # has no text
             yield tokens[-1]
         self._counts["tokens"] += len(tokens)
         yield Completion(
             ids=tuple(token.id for token in tokens),
             logprobs=tuple(token.logprob for token in tokens),
-            versions=(self._version,) * len(tokens),
+            versions=(stand.version,) * len(tokens),
             finish=FinishReason.STOP if finish == "stop" else FinishReason.LENGTH,
             distribution=distribution,
         )
@@ -177,27 +198,21 @@ class RemoteEngine:
     async def logprobs(self, ids: Sequence[int]) -> list[float] | None:
         """Return the log-probability of each token but the first, given those before it.
 
-        None where the server tells none of a prompt: `prompt_logprobs` is vLLM's. Raises EngineError.
+        None where the server tells none of a prompt. Raises EngineError.
         """
-        body = {"model": self.abilities.model, "prompt": list(ids), "max_tokens": 1, "prompt_logprobs": 0}
-        try:
-            async with self._http.post(COMPLETIONS, json=body) as response:
-                if response.status != 200:
-                    raise EngineError(f"{response.url}: {response.status} {(await response.text())[:300]}")
-                told = _choice(await response.json(content_type=None)).get("prompt_logprobs")
-        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            raise _away(self._url, error) from error
-        if not told:
-            return None
-        try:
-            return [float(each[str(id_)]["logprob"]) for id_, each in zip(ids[1:], told[1:], strict=True)]
-        except (KeyError, TypeError, ValueError) as error:
-            raise EngineError(
-                f"{self._url}: its prompt_logprobs are not of the ids that were sent"
-            ) from error
+        return list(await asked(self._calls, self._standing.now.name, ids)) or None
 
     async def swap(self, version: int, tensors: Mapping[str, Any]) -> None:
-        raise LoadRefusedError(f"version {version} was refused: {FIXED}")
+        """Release a version to the server; requests in flight end under the one they began with."""
+        try:
+            await self._standing.release(version, tensors)
+        except (EngineError, WeightsError, CheckpointError, OSError) as error:
+            raise LoadRefusedError(f"version {version} was refused: {self._url}: {error}") from error
+        self._counts["swaps"] += 1
+
+    async def verify(self) -> None:
+        """Ask what is served; raise EngineError, and hold the arm, while it is not what was said."""
+        await self._standing.verify()
 
     async def pause(self) -> None:
         raise EngineError(FIXED)
@@ -206,16 +221,17 @@ class RemoteEngine:
         raise EngineError(FIXED)
 
     def stats(self) -> dict[str, float]:
-        return {**self._counts, "version": self._version}
+        return {**self._counts, "version": self.version, "held": bool(self._standing.held)}
 
     async def aclose(self) -> None:
         """Close the connections; the server goes on."""
-        await self._http.close()
+        await self._standing.aclose()
+        await self._calls.http.close()
 
-    def _body(self, request: GenerateRequest) -> dict[str, Any]:
+    def _body(self, request: GenerateRequest, stand: Stand) -> dict[str, Any]:
         sampling = request.sampling
         return {
-            "model": self.abilities.model,
+            "model": stand.name,
             "prompt": list(request.prompt_ids),
             "temperature": sampling.temperature,
             # All of them, since vLLM takes what is left out from the checkpoint's generation_config.json.
@@ -229,6 +245,8 @@ class RemoteEngine:
             "skip_special_tokens": False,
             "add_special_tokens": False,
             "stream": True,
+            # Keys and values of a version that was replaced in place are not those of the next.
+            **({"cache_salt": f"version {stand.version}"} if stand.in_place else {}),
         }
 
     def _distribution(self, sampling: Sampling) -> Distribution:
@@ -236,7 +254,7 @@ class RemoteEngine:
             return Distribution.UNKNOWN
         return sampling.drawn_from if self.abilities.tempered else Distribution.MODEL
 
-    def _tokens(self, choice: Mapping[str, Any], distribution: Distribution) -> list[Token]:
+    def _tokens(self, choice: Mapping[str, Any], distribution: Distribution, version: int) -> list[Token]:
         """Return the sampled tokens of a choice; without the server's ids those of its text.
 
         Raises EngineError when the server stops to return what it returned at the start.
@@ -251,37 +269,38 @@ class RemoteEngine:
                 f"{self._url} returned {len(ids)} token ids and {len(scores)} log-probabilities of "
                 f"{choice.get('text')!r}: it returned them when this engine started"
             )
-        return [self._token(id_, score, distribution) for id_, score in zip(ids, scores, strict=True)]
-
-    def _token(self, id_: int, logprob: float, distribution: Distribution) -> Token:
-        return Token(id=id_, logprob=logprob, version=self._version, distribution=distribution)
+        return [_token(id_, score, distribution, version) for id_, score in zip(ids, scores, strict=True)]
 
     async def _choices(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any]]:
         """Yield the choices in the server-sent events of one request."""
         try:
-            async with self._http.post(COMPLETIONS, json=body) as response:
+            async with self._calls.http.post(COMPLETIONS, json=body) as response:
                 if response.status != 200:
                     kind = InvalidRequestError if response.status == 400 else EngineError
                     raise kind(f"{response.url}: {response.status} {(await response.text())[:300]}")
                 async for line in response.content:
                     if line.startswith(b"data: {"):
-                        yield _choice(json.loads(line[6:]))
+                        yield _choice(json.loads(line[6:]), body["model"])
         except (aiohttp.ClientError, TimeoutError) as error:
             raise _away(self._url, error) from error
 
 
-async def _served(http: aiohttp.ClientSession, url: str) -> tuple[str, int]:
-    """Return the name and the context of the one model served."""
-    try:
-        async with http.get("/v1/models") as response:
-            if response.status != 200:
-                raise EngineError(f"{response.url}: {response.status} {(await response.text())[:300]}")
-            models = (await response.json(content_type=None))["data"]
-    except (aiohttp.ClientError, TimeoutError) as error:
-        raise _away(url, error) from error
+async def _served(calls: VllmCalls, url: str, context: int) -> tuple[str, int]:
+    """Return the name and the context, at least `context`, of the one model served, beside its adapters."""
+    models = [card for card in (await cards_of(calls)).values() if not card.get("parent")]
     if len(models) != 1 or not models[0].get("max_model_len"):
         raise EngineError(f"{url} serves {[each['id'] for each in models]}: need one model of vLLM")
-    return str(models[0]["id"]), int(models[0]["max_model_len"])
+    name, length = str(models[0]["id"]), int(models[0]["max_model_len"])
+    if length < context:
+        raise EngineError(
+            f"{url} serves {name!r} with a context of {length} tokens: make engine.context, which is "
+            f"{context}, at most that"
+        )
+    return name, length
+
+
+def _token(id_: int, logprob: float, distribution: Distribution, version: int) -> Token:
+    return Token(id=id_, logprob=logprob, version=version, distribution=distribution)
 
 
 def _away(url: str, error: Exception) -> EngineError:
@@ -292,7 +311,9 @@ def _away(url: str, error: Exception) -> EngineError:
     )
 
 
-def _choice(event: Mapping[str, Any]) -> dict[str, Any]:
+def _choice(event: Mapping[str, Any], model: str) -> dict[str, Any]:
     if "error" in event:
         raise EngineError(f"the server: {event['error']}")
+    if event.get("model", model) != model:
+        raise EngineError(f"the server responds as {event['model']!r}, and {model!r} was asked for")
     return dict((event.get("choices") or [{}])[0])

@@ -1,4 +1,4 @@
-"""The real vLLM server as a process of its own, and the calls to it that are not about tokens.
+"""The real vLLM server as a process of its own.
 
 The abilities of a version of vLLM are queried, not assumed: the routes it lists, the options it knows.
 """
@@ -13,13 +13,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import aiohttp
 
 import ostinato
 from ostinato.engine.base import EngineError
 from ostinato.engine.machine import gpus
+from ostinato.engine.vllm.calls import VllmCalls
 
 MODULE = "vllm.entrypoints.openai.api_server"
 WORKER_MODULE = "ostinato.engine.vllm.worker"
@@ -29,7 +30,6 @@ SWITCHES: tuple[tuple[str, ...], ...] = (("--enable-scale-out",), ())
 WHOLE_PROMPTS = ("--no-enable-chunked-prefill",)
 """The options for a CPU, where vLLM 0.32 dies of the first request with a seed whose prompt it computes in
 two parts: it winds the request's generator back, and those of a CPU cannot be wound back."""
-NEEDED = ("/pause", "/resume", "/collective_rpc")
 TOKENS = "/inference/v1/generate"
 ERROR = re.compile(r"(?:^|\) |\] )((?:\w+\.)*\w*(?:Error|Exception): .+)")
 """A line that ends a traceback, in which the name of a process and of a source may come first."""
@@ -60,14 +60,14 @@ class Launch:
     patience_s: float = 600.0
 
 
-class VllmServer:
+class VllmServer(VllmCalls):
     """A running server: `post` and `get` send requests, `close` ends it and all processes it started."""
 
     def __init__(self, process: asyncio.subprocess.Process, url: str, logs: Path) -> None:
-        self.process, self.url, self._logs = process, url, logs
         no_limit = aiohttp.ClientTimeout(total=None, sock_connect=5)
-        self.http = aiohttp.ClientSession(url, timeout=no_limit, connector=aiohttp.TCPConnector(limit=0))
-        self.routes: frozenset[str] = frozenset()
+        http = aiohttp.ClientSession(url, timeout=no_limit, connector=aiohttp.TCPConnector(limit=0))
+        super().__init__(http, "vLLM, ", f"see its last lines in {logs}, and start the engine again")
+        self.process, self.url, self._logs = process, url, logs
 
     @classmethod
     async def start(cls, launch: Launch) -> Self:
@@ -114,43 +114,8 @@ class VllmServer:
 
     async def _learn(self) -> None:
         """Read the routes of this version. Raises EngineError naming needed routes that it lacks."""
-        self.routes = frozenset((await self.get("/openapi.json"))["paths"])
-        missing = [route for route in NEEDED if route not in self.routes]
-        if missing:
+        if missing := await self.lacks():
             raise EngineError(f"this version of vLLM lacks {', '.join(missing)}")
-
-    async def get(self, path: str) -> Any:
-        return await self._request("GET", path, None)
-
-    async def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Return the response as JSON. Raises EngineError for an error status and when the server is gone."""
-        return await self._request("POST", path, body)
-
-    async def call_workers(self, method: str, *arguments: str) -> None:
-        """Run a method of every worker. Raises EngineError with the first error."""
-        response = await self.post("/collective_rpc", {"method": method, "args": list(arguments)})
-        errors = [result["error"] for result in response["results"] if "error" in result]
-        if errors:
-            raise EngineError(f"vLLM's worker, {method}: {errors[0]}")
-
-    async def text(self, path: str) -> str:
-        """Return the response as it is. Raises EngineError as `post` does."""
-        return await self._request("GET", path, None, plain=True)  # type: ignore[no-any-return]
-
-    async def _request(
-        self, verb: str, path: str, body: Mapping[str, Any] | None, *, plain: bool = False
-    ) -> Any:
-        try:
-            async with self.http.request(verb, path, json=body) as response:
-                if response.status != 200:
-                    raise EngineError(f"vLLM, {path}: {response.status} {(await response.text())[:300]}")
-                return await (response.text() if plain else response.json(content_type=None))
-        except aiohttp.ClientError as error:
-            words = str(error) or type(error).__name__  # some errors of the client have no words
-            raise EngineError(
-                f"vLLM, {path}: it does not respond ({words}): see its last lines in {self._logs}, and start "
-                "the engine again"
-            ) from error
 
     def log(self) -> str:
         """Return the last lines of the server's output."""

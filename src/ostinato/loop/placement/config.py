@@ -1,10 +1,11 @@
 """The table `[placement]` of a run's file."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Literal
 
-from ostinato.engine.config import BACKENDS
+from ostinato.engine.config import BACKENDS, ReleaseWay
 
 KINDS: Mapping[str, str] = {
     "ostinato.engine.server": "engine",
@@ -72,9 +73,6 @@ class PlacementConfig:
 class EnginesConfig:
     """The engines that serve the versions of a run."""
 
-    url: tuple[str, ...] = ()
-    """Addresses of servers that serve the model already, before which `ostinato team up` records; () starts
-    engines here."""
     backend: str = "auto"
     """`embedded`, `vllm` or an engine of a plug-in; `auto` takes the embedded engine for a shape that it
     knows, else vLLM."""
@@ -95,16 +93,45 @@ class EnginesConfig:
     the embedded engine, where that changes no token."""
     draft_tokens: int = 7
     """The most tokens that are drafted for a sequence in one step."""
+    url: tuple[str, ...] = ()
+    """Addresses of vLLM servers that are there already and serve `model.path`: the run starts none."""
+    release: ReleaseWay = "adapter"
+    """How trained versions reach them (`docs/engines.md`): `adapter` loads each under a name of its own,
+    beside the others; `hook` and `weights` put one version in an engine at a time."""
+    on_release: tuple[str, ...] = ()
+    """For `hook`: a command, which gets a checkpoint directory, the version and the engine's address."""
+    released: Path | None = None
+    """The folder of released versions, which the engines read under the same path; none takes the run
+    folder."""
     standby: int = 0
     """Engines that stand by in practice: warm, without traffic, each in place of one that dies or hangs."""
+
+    @property
+    def in_place(self) -> bool:
+        """Whether an engine that is there serves one version at a time."""
+        return bool(self.url) and self.release != "adapter"
 
     def check(self, *, synchronous: bool) -> None:
         """Raise ValueError for an engine that nobody has, and for engines that cannot stand by."""
         if self.backend not in BACKENDS or self.backend == "remote":
             known = ", ".join(name for name in BACKENDS if name != "remote")
             raise ValueError(f"engine.backend is {self.backend!r}: the engines are {known}")
+        self._check_foreign()
         if self.standby < 0 or (self.standby and synchronous):
             raise ValueError(
                 f"engine.standby is {self.standby}: make it 0 or more, and 0 in synchronous practice, which "
                 "waits for its own engine so that it can be repeated"
             )
+
+    def _check_foreign(self) -> None:
+        """Raise ValueError for settings that do not go with engines that are there, or with none."""
+        here = ("backend", "dtype", "tensor_parallel", "arguments", "python", "draft", "standby")
+        there = ("release", "on_release", "released")
+        idle = [each.name for each in fields(self) if getattr(self, each.name) != each.default]
+        if odd := [name for name in idle if name in (here if self.url else there)]:
+            why = "of engines that the run starts, and" if self.url else "of engines that are there, and no"
+            raise ValueError(f"engine.{odd[0]} is {why} engine.url is given: leave it out")
+        if bool(self.on_release) != (self.release == "hook"):
+            raise ValueError("engine.release = hook and engine.on_release, its command, go together")
+        if odd := [url for url in self.url if not url.startswith(("http://", "https://"))]:
+            raise ValueError(f"engine.url holds {odd[0]!r}: write http://HOST:PORT")

@@ -11,7 +11,7 @@ from ostinato.gateway.config import GatewayServerConfig
 from ostinato.loop.config import RunConfig
 from ostinato.loop.dashboard.beside import Beside, dashboard_beside
 from ostinato.loop.folder import RunError, owned
-from ostinato.loop.live_config import CHAMPION
+from ostinato.loop.live_config import CHAMPION, LiveConfig
 from ostinato.loop.people import recording_notice
 from ostinato.loop.resources import engine_settings
 from ostinato.loop.run import START, Run
@@ -21,9 +21,15 @@ from ostinato.store.accounts import hash_key, new_key
 from ostinato.types import Arm
 from ostinato.web.port import check_free
 
+PORT = 8080
 
-async def serve(directory: Path, port: int, aliases: Sequence[str], console: Console) -> int:
+
+async def serve(
+    directory: Path, host: str | None, port: int | None, aliases: Sequence[str], console: Console
+) -> int:
     """Serve until the process is stopped; `aliases` are other names of the model.
+
+    The address is that of the run's gateway (`live.host`, `live.port`) where none is given.
 
     Nothing in the store is changed before engine and gateway are up, and only by the one owner of the folder.
     Raises RunError when the folder has deployed nothing yet, OwnedError when another process owns it.
@@ -31,22 +37,35 @@ async def serve(directory: Path, port: int, aliases: Sequence[str], console: Con
     run = Run(directory=directory)
     log, shown = run.logs / "dashboard.log", ("--directory", str(directory))
     with owned(directory, "serve"), dashboard_beside(log, *shown) as beside:
-        return await _serve(run, port, aliases, console, beside)
+        live = load(RunConfig, run.config).live if run.config.exists() else LiveConfig()
+        address = host or live.host, PORT if port is None and not live.port else port or live.port
+        return await _serve(run, address, aliases, console, beside)
 
 
-async def _serve(run: Run, port: int, aliases: Sequence[str], console: Console, beside: Beside) -> int:
+async def _serve(
+    run: Run, address: tuple[str, int], aliases: Sequence[str], console: Console, beside: Beside
+) -> int:
     store = run.open_store()
     deployed = next((arm for arm in store.arms() if arm.name == CHAMPION), None)
     if deployed is None:
         raise RunError(f"the run in {run.directory} has deployed no version yet: let `ostinato demo` finish")
-    check_free("127.0.0.1", port)
-    start = run.checkpoint(START)
+    host, port = address
+    check_free(host, port)
+    config, start = load(RunConfig, run.config), run.checkpoint(START)
     async with Services(run) as services:
-        version = engine_settings(load(RunConfig, run.config), run, deployed.version)
-        engine = await services.start("serve-engine", "ostinato.engine.server", version)
-        door = GatewayServerConfig(store=run.store, checkpoint=start, port=port, aliases=tuple(aliases))
+        versions = [
+            engine_settings(config, run, deployed.version, url) for url in config.engine.url or [None]
+        ]
+        engines = [
+            await services.start(f"serve-engine-{number}", "ostinato.engine.server", version)
+            for number, version in enumerate(versions)
+        ]
+        door = GatewayServerConfig(
+            store=run.store, checkpoint=start, host=host, port=port, aliases=tuple(aliases)
+        )
         gateway = await services.start("serve-gateway", "ostinato.gateway.server", door)
-        store.set_arms([Arm(name=CHAMPION, version=deployed.version, share=1.0, engines=(engine.url,))])
+        urls = tuple(engine.url for engine in engines)
+        store.set_arms([Arm(name=CHAMPION, version=deployed.version, share=1.0, engines=urls)])
         for line in held_back(store):
             console.print(line, highlight=False)
         console.print(f"serving version {deployed.version}; in a git repository run:\n")

@@ -20,11 +20,11 @@ from typing import Literal
 import aiohttp
 from rich.console import Console
 
-from ostinato import extras
 from ostinato.engine.config import EngineServerConfig
 from ostinato.gateway.config import GatewayServerConfig
 from ostinato.loop.dashboard.beside import dashboard_beside
 from ostinato.loop.folder import owned
+from ostinato.loop.hub import find_model
 from ostinato.loop.live_config import CHAMPION
 from ostinato.loop.people import recording_notice
 from ostinato.loop.run import Run
@@ -92,7 +92,7 @@ class ServeModelConfig:
 async def serve_model(config: ServeModelConfig, console: Console) -> int:
     """Serve until the process is stopped. A folder that was made for it goes again when nothing is served.
 
-    Raises ServeModelError when the model cannot be found, OwnedError when another process serves from the
+    Raises ModelMissingError when the model cannot be found, OwnedError when another process serves from the
     folder, and ServiceError, with its reason, when an engine or the gateway does not start.
     """
     await _check_there(config.engines)
@@ -140,7 +140,9 @@ async def start_engines(
         draft=config.draft,
     )
     there = [
-        EngineServerConfig(checkpoint=checkpoint, backend="remote", remote=url, version=config.version)
+        EngineServerConfig(
+            checkpoint=checkpoint, backend="remote", remote=url, version=config.version, max_len=1
+        )
         for url in config.engines
     ]
     engines = list[ServedEngine]()
@@ -202,37 +204,6 @@ async def _check_there(engines: Sequence[str]) -> None:
                     f"--engine {url}: nothing responds there ({str(error) or type(error).__name__}): start "
                     "the engine, or correct the address"
                 ) from error
-
-
-def find_model(model: str, *, tokenizer_only: bool = False) -> Path:
-    """Return the directory of a model, after a download when `model` names a repository on the hub.
-
-    Raises ServeModelError when it is neither, or the hub cannot be reached.
-    """
-    if Path(model).is_dir():
-        return Path(model)
-    looks_like_a_path = model.startswith((".", "/", "~")) or model.count("/") != 1
-    if looks_like_a_path:
-        raise ServeModelError(
-            f"{model} is neither a directory nor the name of a repository on the hub (OWNER/NAME)"
-        )
-    try:
-        from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-    except ImportError as error:
-        raise ServeModelError(
-            f"{model} is no directory, and {extras.sentence('huggingface_hub', 'the hub')}"
-        ) from error
-    texts = ["*.json", "*.jinja"]
-    try:
-        return Path(
-            snapshot_download(model, allow_patterns=texts if tokenizer_only else [*texts, "*.safetensors"])
-        )
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
-        raise ServeModelError(
-            f"{model} is no directory here, and the hub does not give it ({type(error).__name__}): name a "
-            "directory in Hugging Face layout"
-        ) from error
 
 
 def _gateway(config: ServeModelConfig, run: Run, checkpoint: Path) -> GatewayServerConfig:

@@ -11,6 +11,7 @@ from pathlib import Path
 from ostinato import extras
 from ostinato.harness.profiles.profile import profile
 from ostinato.loop.config import RunConfig, taught_profiles
+from ostinato.loop.hub import ModelMissingError, find_model
 from ostinato.loop.resources import engine_settings
 from ostinato.loop.run import START, Run
 from ostinato.loop.stages.dialect import literals
@@ -36,11 +37,9 @@ def check_start(config: RunConfig) -> None:
     for module in ("torch", "safetensors", "pytest", "jinja2"):
         extras.need(module, "a run", "demo")
     _check_engine(config)
-    path = config.model.path
-    if path is None:
+    if config.model.path is None:
         return
-    if path.suffix == ".gguf":
-        raise PrepareError(f"model.path is {path}: first make a directory of it, `ostinato weights import`")
+    path = _located(config.model.path)
     if missing := [name for name in ("config.json", "tokenizer.json") if not (path / name).is_file()]:
         raise PrepareError(f"model.path is {path}, which is no checkpoint: {missing[0]} is missing")
     try:
@@ -52,9 +51,20 @@ def check_start(config: RunConfig) -> None:
         raise PrepareError(f"model.path is {path}, which cannot be used: {error}") from error
 
 
+def _located(path: Path) -> Path:
+    """Return the directory of a checkpoint, which comes from the hub where its name is of a repository."""
+    if path.suffix == ".gguf":
+        raise PrepareError(f"model.path is {path}: first make a directory of it, `ostinato weights import`")
+    try:
+        return find_model(str(path))
+    except ModelMissingError as error:
+        raise PrepareError(f"model.path is {path}, which is no checkpoint: {error}") from error
+
+
 def _check_engine(config: RunConfig) -> None:
     try:
-        engine_settings(config, Run(directory=Path()), version=0)
+        for url in config.engine.url or [None]:
+            engine_settings(config, Run(directory=Path()), version=0, url=url)
     except ValueError as error:
         raise PrepareError(f"[engine]: {error}") from error
     if config.engine.backend != "vllm":
@@ -86,7 +96,7 @@ async def prepare(config: RunConfig, run: Run) -> None:
     if config.model.path is None:
         await _make(config, directory)
     else:
-        _adopt(config.model.path.resolve(), directory)
+        _adopt(config.model.path, directory)
 
 
 def _adopt(path: Path, directory: Path) -> None:
@@ -96,12 +106,13 @@ def _adopt(path: Path, directory: Path) -> None:
     """
     if directory.exists():
         return
+    path = _located(path).resolve()
     part = directory.with_name(f"{directory.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     for file in path.iterdir():
         if file.suffix == WEIGHTS:
-            (part / file.name).symlink_to(file)
+            (part / file.name).symlink_to(file.resolve())  # the hub's cache holds links itself
         elif file.suffix in COMPANIONS:
             shutil.copyfile(file, part / file.name)
     lineage = part / META

@@ -191,7 +191,7 @@ async def choose(
     from ostinato.bench.select.base import SelectError
     from ostinato.bench.select.figures import reading, table
     from ostinato.engine.base import EngineError
-    from ostinato.loop.serving.serve_model import find_model
+    from ostinato.loop.hub import find_model
 
     folders = {each.name: find_model(each.checkpoint, tokenizer_only=bool(each.url)) for each in models}
 

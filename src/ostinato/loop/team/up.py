@@ -24,6 +24,7 @@ from rich.console import Console
 
 from ostinato.gateway.config import GatewayServerConfig
 from ostinato.loop.folder import owned
+from ostinato.loop.hub import find_model
 from ostinato.loop.live_config import CHAMPION, allowed_hosts
 from ostinato.loop.placement.base import ServiceCommand
 from ostinato.loop.placement.local import LocalPlace
@@ -48,7 +49,7 @@ async def up(team: Team, console: Console, *, cycle: bool = True) -> int:
     folder, and ServiceError for an engine with another tokenizer than that of the model which the file names.
     """
     live, model = team.config.live, str(team.config.model.path)
-    checkpoint = await asyncio.to_thread(serve_model.find_model, model, tokenizer_only=True)
+    checkpoint = await asyncio.to_thread(find_model, model, tokenizer_only=True)
     owner = f"{socket.gethostname()}:{team.run.directory.resolve()}"
     with ExitStack() as stack:
         front = stack.enter_context(owned(team.front, "team up"))
