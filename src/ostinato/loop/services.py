@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 
 import aiohttp
 
-from ostinato.engine.config import REMOTE_KEY
 from ostinato.extend import INHERITED
 from ostinato.loop.placement.base import Place, PlacementError, ServiceCommand, ServicePlacement
 from ostinato.loop.placement.config import KINDS
@@ -47,7 +46,7 @@ USE_THE_RECORD = {"gateway", "search", "sampler", "learner"}
 """The kinds of services that get the password of the record's database."""
 USE_THE_OBJECTS = {"engine", "learner"}
 """The kinds of services that get the credentials of the bucket with the run's weights."""
-OF_CLOUDS = ("AWS_", "GOOGLE_", "AZURE_", REMOTE_KEY)
+OF_CLOUDS = ("AWS_", "GOOGLE_", "AZURE_", "OSTINATO_REMOTE_KEY")
 """How the names of variables begin in which buckets, and engines that are there, have their credentials."""
 NOTHING: Mapping[str, str] = {}
 

@@ -32,7 +32,7 @@ async def fake_vllm(
     bodies: list[dict[str, Any]] = []
 
     async def models(_: web.Request) -> web.Response:
-        return web.json_response({"data": [{"id": "smol", "max_model_len": CONTEXT}]})
+        return web.json_response({"data": [{"id": "smol", "max_model_len": context}]})
 
     async def completions(request: web.Request) -> web.StreamResponse:
         body = await request.json()
