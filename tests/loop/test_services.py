@@ -22,8 +22,8 @@ from ostinato.loop.services import Service, ServiceError, Services, watch
 SERVER = """
 import http.server, json, sys, tomllib
 _, _, path, _, table = sys.argv
-port = tomllib.load(open(path, "rb"))[table]["port"]
-server = http.server.HTTPServer(("127.0.0.1", port), http.server.SimpleHTTPRequestHandler)
+own = tomllib.load(open(path, "rb"))[table]
+server = http.server.HTTPServer((own["host"], own["port"]), http.server.SimpleHTTPRequestHandler)
 print(json.dumps({"ready": True, "port": server.server_port}), flush=True)
 server.serve_forever()
 """
@@ -42,6 +42,7 @@ if not died.exists():
 class Settings:
     """The settings of a resources's process."""
 
+    host: str = "127.0.0.1"
     port: int = 0
     died: str = ""
 
@@ -206,3 +207,14 @@ async def test_a_port_that_is_taken_for_a_moment_does_not_end_a_service(
         taken.close()
         while not await answers(service.url):
             await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize(("host", "reached"), [("0.0.0.0", "127.0.0.1"), ("127.0.0.2", "127.0.0.2")])
+async def test_a_service_listens_where_its_settings_say(tmp_path: Path, host: str, reached: str) -> None:
+    async with Services(Run(directory=tmp_path)) as services:
+        shop = await services.start("shop", "shop_server", Settings(host=host))
+        for again in range(2):
+            assert shop.url == f"http://{reached}:{shop.ready['port']}" and await answers(shop.url)
+            assert await answers(f"http://127.0.0.3:{shop.ready['port']}") is (host == "0.0.0.0")
+            if not again:
+                await killed_and_back(shop, services)

@@ -11,10 +11,14 @@ from pathlib import Path
 import aiohttp
 import pytest
 from tests.engine.contract import MAX_LEN, model
+from tests.engine.remote.test_standing import TOKENIZER, WIDE, connect, scored, trained
+from tests.engine.toolbox import decoder, request
 from tests.loop.serving.test_serve_model import chat, recorded, serving
 from tests.vllm.install import PYTHON, missing
 from tests.vllm.test_vllm import ENVIRONMENT
 
+import ostinato
+from ostinato.engine.base import EngineError
 from ostinato.model.checkpoint import save
 from ostinato.model.tokenizer import Tokenizer
 
@@ -26,7 +30,7 @@ PATIENCE_S = 300
 
 
 @asynccontextmanager
-async def vllm(checkpoint: Path, log: Path) -> AsyncIterator[str]:
+async def vllm(checkpoint: Path, log: Path, *more: str, **variables: str) -> AsyncIterator[str]:
     """Run vLLM's own OpenAI server, as a team does; yield its URL."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
@@ -38,10 +42,11 @@ async def vllm(checkpoint: Path, log: Path) -> AsyncIterator[str]:
             str(PYTHON),
             *command,
             *words,
+            *more,
             stdin=DEVNULL,
             stdout=file,
             stderr=file,
-            env={**os.environ, **ENVIRONMENT, "VLLM_CPU_KVCACHE_SPACE": "1"},
+            env={**os.environ, **ENVIRONMENT, "VLLM_CPU_KVCACHE_SPACE": "1", **variables},
         )
     try:
         await asyncio.wait_for(_healthy(f"http://127.0.0.1:{port}/health", process), PATIENCE_S)
@@ -91,3 +96,36 @@ async def test_serve_starts_a_vllm_itself(tmp_path: Path) -> None:
     assert not any("never trained" in line for line in printed)
     (turn,) = recorded(tmp_path / "serve" / "store.db")
     assert turn.unscorable is None and turn.completion.ids
+
+
+async def test_versions_reach_it_as_adapters_and_one_that_it_loses_is_loaded_again(tmp_path: Path) -> None:
+    save(tmp_path / "model", decoder(1, **WIDE), TOKENIZER, version=0)
+    lora = ("--enable-lora", "--max-lora-rank", "8", "--max-loras", "2")
+    allowed = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "true"}
+    async with vllm(tmp_path / "model", tmp_path / "vllm.log", *lora, **allowed) as url:
+        engine = await connect(url, tmp_path / "model", tmp_path)
+        for version in (3, 4):
+            await engine.swap(version, trained(tmp_path / "model", version))
+            await scored(engine, trained(tmp_path / "model", version))
+        async with aiohttp.ClientSession() as http:
+            body = {"lora_name": "team@4"}
+            async with http.post(f"{url}/v1/unload_lora_adapter", json=body) as response:
+                assert response.status == 200
+        with pytest.raises(EngineError, match="404"):
+            await engine.generate(request(5))
+        await scored(engine, trained(tmp_path / "model", 4))
+        await engine.aclose()
+
+
+async def test_whole_weights_reach_its_workers(tmp_path: Path) -> None:
+    save(tmp_path / "model", decoder(1, **WIDE), TOKENIZER, version=0)
+    (tmp_path / "import").mkdir()
+    (tmp_path / "import" / "ostinato").symlink_to(Path(ostinato.__file__).parent)
+    started = ("--worker-extension-cls", "ostinato.engine.vllm.worker.Versions")
+    variables = {"VLLM_SERVER_DEV_MODE": "1", "PYTHONPATH": str(tmp_path / "import")}
+    async with vllm(tmp_path / "model", tmp_path / "vllm.log", *started, **variables) as url:
+        engine = await connect(url, tmp_path / "model", tmp_path, "weights")
+        for version in (2, 5):
+            await engine.swap(version, trained(tmp_path / "model", version, rank=40))
+            await scored(engine, trained(tmp_path / "model", version, rank=40))
+        await engine.aclose()

@@ -272,7 +272,7 @@ def engine_settings(
             follow=version is None,
             version=version,
             backend="remote",
-            remote=url.rstrip("/"),
+            remote=url.rstrip("/").removesuffix("/v1"),
             release=engine.release,
             on_release=engine.on_release,
             released=(engine.released or run.directory / "released").resolve(),

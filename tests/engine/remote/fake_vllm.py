@@ -32,12 +32,10 @@ async def fake_vllm(
     bodies: list[dict[str, Any]] = []
 
     async def models(_: web.Request) -> web.Response:
-        return web.json_response({"data": [{"id": "smol", "max_model_len": CONTEXT}]})
+        return web.json_response({"data": [{"id": "smol", "max_model_len": context}]})
 
     async def completions(request: web.Request) -> web.StreamResponse:
         body = await request.json()
-        if not body["stream"]:  # what it says of a prompt: nothing
-            return web.json_response({"choices": [{"text": ""}]})
         bodies.append(body)
         if "prompt_logprobs" in body:
             shift = {"own": 0, "others": 1}.get(prompt_logprobs)

@@ -76,6 +76,13 @@ async def test_a_server_with_another_tokenizer_is_refused_at_the_start() -> None
             await RemoteEngine.connect(url, TOKENIZER)
 
 
+async def test_a_server_that_does_not_say_its_context_is_refused() -> None:
+    """As Ollama does not."""
+    async with fake_vllm(TOKENIZER, IDS, context=None) as (url, _):
+        with pytest.raises(EngineError, match=r"serves \['smol'\]: need one model of vLLM"):
+            await RemoteEngine.connect(url, TOKENIZER)
+
+
 async def test_a_server_that_is_away_is_named() -> None:
     with pytest.raises(
         EngineError, match=r"127\.0\.0\.1:9/v1/models: it does not respond \(Cannot connect"

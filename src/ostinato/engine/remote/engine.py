@@ -19,6 +19,7 @@ import aiohttp
 from ostinato.engine.base import EngineError, InvalidRequestError, LoadRefusedError, Token
 from ostinato.engine.config import EngineServerConfig
 from ostinato.engine.limits import RequestLimits
+from ostinato.engine.remote.probe import asked
 from ostinato.engine.remote.release import cards_of
 from ostinato.engine.remote.standing import Stand, Standing
 from ostinato.engine.vllm.calls import VllmCalls
@@ -197,24 +198,9 @@ class RemoteEngine:
     async def logprobs(self, ids: Sequence[int]) -> list[float] | None:
         """Return the log-probability of each token but the first, given those before it.
 
-        None where the server tells none of a prompt: `prompt_logprobs` is vLLM's. Raises EngineError.
+        None where the server tells none of a prompt. Raises EngineError.
         """
-        body = {"model": self.abilities.model, "prompt": list(ids), "max_tokens": 1, "prompt_logprobs": 0}
-        try:
-            async with self._http.post(COMPLETIONS, json=body) as response:
-                if response.status != 200:
-                    raise EngineError(f"{response.url}: {response.status} {(await response.text())[:300]}")
-                told = _choice(await response.json(content_type=None)).get("prompt_logprobs")
-        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            raise _away(self._url, error) from error
-        if not told:
-            return None
-        try:
-            return [float(each[str(id_)]["logprob"]) for id_, each in zip(ids[1:], told[1:], strict=True)]
-        except (KeyError, TypeError, ValueError) as error:
-            raise EngineError(
-                f"{self._url}: its prompt_logprobs are not of the ids that were sent"
-            ) from error
+        return list(await asked(self._calls, self._standing.now.name, ids)) or None
 
     async def swap(self, version: int, tensors: Mapping[str, Any]) -> None:
         """Release a version to the server; requests in flight end under the one they began with."""

@@ -12,6 +12,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from ostinato.engine.base import EngineError
 from ostinato.engine.choose import SMALL
 from ostinato.engine.vllm.calls import VllmCalls
 from ostinato.model.config import ModelConfig, ModelConfigError
@@ -35,13 +36,18 @@ def distance(one: Sequence[float], other: Sequence[float]) -> float:
 
 
 async def asked(calls: VllmCalls, model: str, ids: Sequence[int]) -> Scores:
-    """Return the scores that an engine gives to a prompt under the name `model`; () when it gives none."""
+    """Return the scores that an engine gives to a prompt under the name `model`; () when it gives none.
+
+    `prompt_logprobs` are vLLM's. Raises EngineError.
+    """
     body = {"model": model, "prompt": list(ids), "max_tokens": 1, "prompt_logprobs": 0, "stream": False}
     choice = (await calls.post("/v1/completions", body | {"add_special_tokens": False}))["choices"][0]
-    rows = choice.get("prompt_logprobs") or []
-    if len(rows) != len(ids):
+    if not (rows := choice.get("prompt_logprobs")):
         return ()
-    return tuple(float(row[str(id_)]["logprob"]) for row, id_ in list(zip(rows, ids, strict=True))[1:])
+    try:
+        return tuple(float(row[str(id_)]["logprob"]) for row, id_ in zip(rows[1:], ids[1:], strict=True))
+    except (KeyError, TypeError, ValueError) as error:
+        raise EngineError("its prompt_logprobs are not of the ids that were sent") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +55,7 @@ class Seen:
     """The scores of the weights that an engine was started with.
 
     >>> Seen(scores=(-1.0, -2.0), noise=0.0).why_not((-1.0, -2.5))
-    'its log-probabilities are 0.25 off those at the start: it serves other weights'
+    'its log-probabilities differ by 0.25 from those at the start: it serves other weights'
     """
 
     scores: Scores

@@ -131,21 +131,21 @@ class Standing:
         WeightsError, CheckpointError or OSError."""
         if self._way is None:
             raise LoadRefusedError(FIXED)
-        async with self._releasing:
-            files = await asyncio.to_thread(self._way.write, version, tensors)
-            own = None if self._own is None else await asyncio.to_thread(self._own.of, tensors)
-            try:
-                if self._way.in_place:
-                    self._open.clear()
-                    await self._idle.wait()
+        files = await asyncio.to_thread(self._way.write, version, tensors)
+        own = None if self._own is None else await asyncio.to_thread(self._own.of, tensors)
+        try:
+            if self._way.in_place:
+                self._open.clear()
+                await self._idle.wait()
+            async with self._releasing:
                 name = await self._way.load(version, files)
                 new = Stand(version=version, name=name, files=files, in_place=self._way.in_place)
                 self.now, self.held = await self._shown(new, own, self._way.patience_s), ""
-            except EngineError:
-                self._sure = False
-                raise
-            finally:
-                self._open.set()
+        except EngineError:
+            self._sure = False
+            raise
+        finally:
+            self._open.set()
 
     async def _shown(self, stand: Stand, own: Scores | None, patience_s: float) -> Stand:
         """Return the stand with its scores, once they show the version. Raises EngineError."""
