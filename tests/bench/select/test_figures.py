@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ostinato.bench.select.base import Candidate, Cost, ModelReading
-from ostinato.bench.select.figures import Table, table, text
+from ostinato.bench.select.figures import InstrumentTable, table, text
 
 COST = Cost(read=10, sampled=2, cpu_s=0.5, wall_s=1.0)
 
@@ -28,7 +28,7 @@ class Given:
         raise NotImplementedError
 
 
-def measured(*, clusters: int = 12, more_is_better: bool = False) -> Table:
+def measured(*, clusters: int = 12, more_is_better: bool = False) -> InstrumentTable:
     rng = Random(1)
     names = tuple(f"{i % clusters}" for i in range(48))
     hard = [rng.random() for _ in names]

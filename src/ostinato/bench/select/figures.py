@@ -55,7 +55,7 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class InstrumentTable:
     """One instrument over all models; those that it cannot be used on have a reason instead of a figure."""
 
     instrument: str
@@ -96,7 +96,7 @@ def table(
     instrument: Instrument,
     readings: Mapping[str, ModelReading | str],
     parts: Mapping[str, Mapping[str, Sequence[bool]]] | None = None,
-) -> Table:
+) -> InstrumentTable:
     """Return an instrument's table; `parts` names items for each model, by part."""
     found = {name: each for name, each in readings.items() if isinstance(each, ModelReading)}
     weights = np.array(instrument.weights)
@@ -105,7 +105,7 @@ def table(
     figures = {name: _figure(instrument, each, weights, groups) for name, each in values.items()}
     sign = -1.0 if instrument.more_is_better else 1.0
     order = tuple(sorted(figures, key=lambda name: sign * figures[name].value))
-    return Table(
+    return InstrumentTable(
         instrument=instrument.name,
         hash=instrument.hash,
         unit=instrument.unit,
@@ -159,12 +159,12 @@ def _interval(found: Estimate, clusters: int) -> FigureInterval:
     return FigureInterval(value=value, low=value - half, high=value + half, clusters=clusters)
 
 
-def text(tables: Sequence[Table]) -> str:
+def text(tables: Sequence[InstrumentTable]) -> str:
     """Return all tables as plain text: a model a line, the best first, beside the next one and its cost."""
     return "\n".join(line for each in tables for line in (*_lines(each), ""))
 
 
-def _lines(table: Table) -> Iterator[str]:
+def _lines(table: InstrumentTable) -> Iterator[str]:
     facts = ", ".join(
         f"{name} {value:.1f}" if isinstance(value, float) else f"{name} {value}"
         for name, value in table.facts.items()

@@ -24,7 +24,7 @@ from ostinato.store.config import is_there, record_of
 from ostinato.tasks.source import TRAIN, FolderSource
 from ostinato.tasks.teaching.demonstrate import demonstrator
 from ostinato.train.samples import UntrainableError, demonstrated
-from ostinato.types import Ending, Session, Signal, SignalKind, Source, Task, Turn
+from ostinato.types import Ending, Session, Signal, SignalKind, Source, Task, Turn, TurnKind
 
 AT_ONCE = 200
 """The sessions whose tokens are in memory together."""
@@ -48,6 +48,7 @@ class Fence:
     False
     """
 
+    ids: frozenset[str]
     keys: frozenset[str]
     runs: tuple[frozenset[tuple[str, ...]], ...]
     """The runs of thirteen words of each."""
@@ -56,7 +57,11 @@ class Fence:
     def around(cls, folders: Iterable[Path]) -> "Fence":
         tasks = [task for folder in folders for task in FolderSource(folder).tasks]
         runs = (frozenset(grams(task_text(task))) for task in tasks)
-        return cls(keys=frozenset(task.key for task in tasks), runs=tuple(each for each in runs if each))
+        return cls(
+            ids=frozenset(task.id for task in tasks),
+            keys=frozenset(task.key for task in tasks),
+            runs=tuple(each for each in runs if each),
+        )
 
     def holds(self, text: str) -> bool:
         """Return whether four fifths of a task's runs of words stand in a text."""
@@ -65,10 +70,10 @@ class Fence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class ChosenSessions:
     """The sessions of one source that are learnt from and held out, and the reasons why others are not.
 
-    >>> Chosen(record="runs/team/store.db", train=("s1",), held_out=(), left_out={}).train
+    >>> ChosenSessions(record="runs/team/store.db", train=("s1",), held_out=(), left_out={}).train
     ('s1',)
     """
 
@@ -148,7 +153,7 @@ class Chooser:
         self._calls = {offer.name for name in profiles for offer in PROFILES[name].offers}
         self._held_out, self._seed = held_out, seed
 
-    def of_record(self, name: str, source: DemonstrationsConfig) -> Chosen:
+    def of_record(self, name: str, source: DemonstrationsConfig) -> ChosenSessions:
         """Return the sessions of a record that are not its own measurements. Raises SftError."""
         place, checkpoint = record_meant(name, source)
         if Tokenizer.load(checkpoint).digest != self._renderer.tokenizer.digest:
@@ -162,7 +167,9 @@ class Chooser:
             ]
             return self._chosen(store, place, wanted, source.least_reward, Counter())
 
-    def of_lessons(self, store: Store, place: str, tasks: Sequence[Task], left_out: Counter[str]) -> Chosen:
+    def of_lessons(
+        self, store: Store, place: str, tasks: Sequence[Task], left_out: Counter[str]
+    ) -> ChosenSessions:
         """Return the sessions in which the solutions of `tasks` were shown."""
         ids = {task.id for task in tasks}
         wanted = [each for each in store.sessions(source=Source.TEACHER) if each.task_id in ids]
@@ -170,7 +177,7 @@ class Chooser:
 
     def _chosen(
         self, store: Store, place: str, sessions: Sequence[Session], least: float, left_out: Counter[str]
-    ) -> Chosen:
+    ) -> ChosenSessions:
         kept = list[Session]()
         agreed = store.accounts.consented(
             {(each.organisation, each.user) for each in sessions if each.source.of_people}
@@ -191,7 +198,7 @@ class Chooser:
                     kept.append(each)
         groups = {each.id: each.task_id or each.id for each in kept}
         out = self._apart(set(groups.values()))
-        return Chosen(
+        return ChosenSessions(
             record=place,
             train=tuple(id for id, group in groups.items() if group not in out),
             held_out=tuple(id for id, group in groups.items() if group in out),
@@ -206,17 +213,13 @@ class Chooser:
             return ""
         if session.source is Source.LIVE:
             rewards = store.rewards(session.id)
-            return (
-                "without a reward yet"
-                if not rewards
-                else f"with a reward below {least:g}" * (rewards[-1].total < least)
-            )
+            low = bool(rewards) and rewards[-1].total < least
+            return f"with a reward below {least:g}" if low else "" if rewards else "without a reward yet"
         facts = {each.kind: each.value for each in signals}
-        return (
-            ""
-            if facts.get(SignalKind.HIDDEN_TESTS) == 1.0 and not facts.get(SignalKind.TAMPERED)
-            else "that did not solve their task"
-        )
+        if SignalKind.HIDDEN_TESTS not in facts:
+            return "without a verdict"
+        solved = facts[SignalKind.HIDDEN_TESTS] == 1.0 and not facts.get(SignalKind.TAMPERED)
+        return "" if solved else "that did not solve their task"
 
     def _unfit(self, session: Session, turns: Sequence[Turn]) -> str:
         """Return why a session's tokens cannot be imitated as they are."""
@@ -226,11 +229,11 @@ class Chooser:
             return f"that cannot be trained: {error.reason}"
         if max(len(row.ids) for row in rows) > self._context:
             return f"longer than the {self._context} positions of the start"
-        if self._fence.runs and any(
-            self._fence.holds(self._renderer.tokenizer.decode(row.ids)) for row in rows
-        ):
+        texts = [self._renderer.tokenizer.decode(row.ids) for row in rows] if self._fence.runs else []
+        if session.task_id in self._fence.ids or any(map(self._fence.holds, texts)):
             return "that show a task of the fence"
-        parsed = [self._renderer.parse(turn.completion.ids) for turn in turns]
+        said = [turn.completion.ids for turn in turns if turn.kind is not TurnKind.SIDE]
+        parsed = [self._renderer.parse(ids) for ids in said]
         if any(each.broken for each in parsed):
             return "with a call that cannot be read"
         names = {call.name for each in parsed for call in each.tool_calls}

@@ -33,18 +33,17 @@ def _run(options: argparse.Namespace) -> int:
     from rich.console import Console
 
     from ostinato.config import load
-    from ostinato.loop.config import check
     from ostinato.loop.folder import open_run, owned
     from ostinato.loop.run import write_whole
     from ostinato.loop.sft.config import SftRunConfig, check_sft
-    from ostinato.loop.sft.tune import fine_tuned
     from ostinato.loop.show import Show
     from ostinato.loop.stages.prepare import check_start
 
     config = load(SftRunConfig, options.file, options.set)
     check_sft(config)
-    check(config.run)
     check_start(config.run)
+    from ostinato.loop.sft.tune import fine_tuned  # brings torch, whose extra is named first
+
     show = Show(Console(stderr=True))
     with owned(options.directory or Path("runs") / options.file.stem, "sft") as run, show.heartbeat():
         show.say(open_run(run, config.run, fresh=options.fresh).notice)

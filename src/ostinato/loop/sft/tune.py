@@ -18,7 +18,7 @@ from ostinato.bench.select.candidates import open_local
 from ostinato.loop.resources import RunResources, open_resources
 from ostinato.loop.results import Taught
 from ostinato.loop.run import START, Run, write_whole
-from ostinato.loop.sft.choose import Chooser, Chosen, Fence, SftError, able, showable
+from ostinato.loop.sft.choose import Chooser, ChosenSessions, Fence, SftError, able, showable
 from ostinato.loop.sft.config import SftRunConfig
 from ostinato.loop.show import Show
 from ostinato.loop.stages.prepare import load_wire, prepare
@@ -39,7 +39,7 @@ class ChosenSources:
     {}
     """
 
-    sources: Mapping[str, Chosen]
+    sources: Mapping[str, ChosenSessions]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,8 @@ async def _choose(config: SftRunConfig, resources: RunResources, fence: Fence) -
         seed=config.seed,
     )
     found = {}
-    for name, source in config.sources.items():
+    records_first = sorted(config.sources.items(), key=lambda item: item[1].tasks is not None)
+    for name, source in records_first:  # which may be refused, before hours of showing
         if source.tasks is None:
             found[name] = chooser.of_record(name, source)
             continue
@@ -104,12 +105,11 @@ async def _show(resources: RunResources, tasks: list[Task], profiles: list[str])
         before = shown_by(connection, [task.key for task in tasks])
     fresh = list({task.key: task for task in tasks if task.key not in before}.values())
     problems = map(Problem.of, fresh)
-    return await give(
-        resources, lambda: next(problems), len(fresh) if profiles else 0, len(profiles), profiles
-    )
+    number = len(fresh) if profiles else 0
+    return await give(resources, lambda: next(problems), number, len(profiles), profiles, examined=True)
 
 
-def _by_record(chosen: Mapping[str, Chosen]) -> dict[str, list[str]]:
+def _by_record(chosen: Mapping[str, ChosenSessions]) -> dict[str, list[str]]:
     """Return the sessions to learn from by their record, for the trainer, and for a person who purges."""
     found: dict[str, dict[str, None]] = {}
     for each in chosen.values():
@@ -117,7 +117,7 @@ def _by_record(chosen: Mapping[str, Chosen]) -> dict[str, list[str]]:
     return {record: list(ids) for record, ids in found.items()}
 
 
-async def _losses(run: Run, name: str, chosen: Mapping[str, Chosen]) -> dict[str, float]:
+async def _losses(run: Run, name: str, chosen: Mapping[str, ChosenSessions]) -> dict[str, float]:
     losses = {}
     try:
         async with open_local(name, run.checkpoint(name), 1) as model:

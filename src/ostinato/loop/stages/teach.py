@@ -65,10 +65,12 @@ async def give(
     tasks: int,
     demonstrations: int,
     profiles: Sequence[str],
+    *,
+    examined: bool = False,
 ) -> Taught:
     """Let the scripted teacher stand where an engine stands, and show so many tasks that `draw` gives.
 
-    Each is shown `demonstrations` times, under each profile in turn.
+    Each is shown `demonstrations` times, under each profile in turn; `examined` also runs its hidden tests.
     """
     config, settings, run = resources.config, resources.config.teach, resources.run
     _, renderer = load_wire(run.checkpoint(START))
@@ -80,7 +82,14 @@ async def give(
         resources.put_arm(Arm(name="teacher", version=TEACHER_VERSION, share=0.0, engines=(site.url,)))
         client = resources.client("teacher", "teacher")
         runners = {name: resources.runner(client, name) for name in profiles}
-        lessons = Lessons(runners, policy, Ledger(resources.store), run.tasks / "lessons", settings.at_once)
+        lessons = Lessons(
+            runners,
+            policy,
+            Ledger(resources.store),
+            run.tasks / "lessons",
+            settings.at_once,
+            examined=resources.store if examined else None,
+        )
         with resources.show.stage("lessons", total=tasks * demonstrations) as bar:
             await lessons.give(draw, tasks, demonstrations, config.seed, bar.more)
     finally:

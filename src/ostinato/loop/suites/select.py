@@ -19,7 +19,7 @@ from ostinato.sandbox.choose import KINDS
 if TYPE_CHECKING:
     from ostinato.bench.select.base import Instrument, ModelReading
     from ostinato.bench.select.candidates import EngineCandidate
-    from ostinato.bench.select.figures import Table
+    from ostinato.bench.select.figures import InstrumentTable
     from ostinato.bench.select.knowledge import Library
 
 DONE, WRONG = 0, 2
@@ -183,7 +183,7 @@ def _day(text: str, where: str) -> str:
 
 async def choose(
     models: Sequence[NamedModel], options: argparse.Namespace, cutoffs: Mapping[str, str]
-) -> "list[Table]":
+) -> "list[InstrumentTable]":
     """Use every instrument on one model after another, so that one at a time is in memory.
 
     A model that cannot be opened has no figure. Raises SelectError when none can.
