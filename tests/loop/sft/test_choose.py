@@ -162,6 +162,10 @@ def test_a_task_is_learnt_from_or_held_out_as_a_whole(recorded: Recorded, render
     assert len({int(id[1:]) // 3 for id in found.held_out}) == 1
     assert found == chosen(recorded, renderer, held_out=0.3)
     assert len(chosen(recorded, renderer, held_out=0.01).held_out) == 3, "of two or more at least one"
+    fence, place = Fence.around([]), str(recorded.folder / "store.db")
+    chooser = Chooser(renderer, CONTEXT, ("core",), fence, held_out=0.3, seed=1)
+    source = DemonstrationsConfig(record=place, checkpoint=recorded.folder / "model")
+    assert chooser.of_record("x", source) == chooser.of_record("y", source), "in every source"
 
 
 def test_a_record_of_another_tokenizer_or_none_is_refused(recorded: Recorded, renderer: Renderer) -> None:

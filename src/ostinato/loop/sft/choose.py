@@ -151,7 +151,8 @@ class Chooser:
         self._renderer, self._context, self._fence = renderer, context, fence
         self._profiles = {PROFILES[name].hash for name in profiles}
         self._calls = {offer.name for name in profiles for offer in PROFILES[name].offers}
-        self._held_out, self._seed = held_out, seed
+        self._share, self._seed = held_out, seed
+        self._out, self._learnt = set[str](), set[str]()
 
     def of_record(self, name: str, source: DemonstrationsConfig) -> ChosenSessions:
         """Return the sessions of a record that are not its own measurements. Raises SftError."""
@@ -243,10 +244,18 @@ class Chooser:
         return ""
 
     def _apart(self, groups: set[str]) -> set[str]:
-        """Return the groups to hold out, which the seed draws: of two or more at least one, of one none."""
-        drawn = sorted(groups, key=lambda each: sha256(f"{self._seed}/{each}".encode()).digest())
-        number = max(round(self._held_out * len(drawn)), int(self._held_out > 0 and len(drawn) > 1))
-        return set(drawn[: min(number, len(drawn) - 1)])
+        """Return the groups to hold out, which the seed draws: of two or more at least one, of one none.
+
+        A group that one source holds out, no other learns from.
+        """
+        out = groups & self._out
+        free = groups - self._out - self._learnt
+        drawn = sorted(free, key=lambda each: sha256(f"{self._seed}/{each}".encode()).digest())
+        wanted = max(round(self._share * len(groups)), int(self._share > 0 and len(groups) > 1)) - len(out)
+        out |= set(drawn[: max(0, min(wanted, len(groups) - 1))])
+        self._out |= out
+        self._learnt |= groups - out
+        return out
 
 
 def _in_parts(sessions: Sequence[Session]) -> Iterator[Sequence[Session]]:
