@@ -7,7 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # A test starts hundreds of processes: what each imports is compiled once, even where a shell forbids it.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: change check clean demo full lint quick real real-short reference test test-agent test-browser test-clients \
+.PHONY: change check clean demo docs full lint quick real real-short reference test test-agent test-browser test-clients \
 	test-deep test-gpu test-postgres test-ray test-sandboxes test-vllm types wheel
 
 $(VENV)/demo.stamp: pyproject.toml constraints.txt
@@ -20,6 +20,9 @@ $(VENV)/dev.stamp: pyproject.toml constraints.txt
 
 demo: $(VENV)/demo.stamp
 	$(BIN)/ostinato demo $(ARGS)
+
+docs: $(VENV)/dev.stamp
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
 
 # What protects a change, and everything: tests/stages.py has the list.
 change:

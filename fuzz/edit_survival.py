@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ostinato.edits.report.settings import Settings
+
 from fuzz.edit_histories import Line, Repository, propose, sources
 from fuzz.edit_histories import verdict as exact_verdict
 from fuzz.edit_steps import STEPS
@@ -23,7 +25,6 @@ from ostinato.edits.follow.windows import ManualClock
 from ostinato.edits.git import WorkTree
 from ostinato.edits.install.git_hooks import find, install
 from ostinato.edits.report.reporter import EditReporter
-from ostinato.edits.report.settings import Settings
 
 SETTLED = (900, 3_600, 86_400, 259_200)
 """The ages of an edit, in seconds, at which its verdict is reported."""

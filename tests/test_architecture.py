@@ -18,7 +18,7 @@ TESTS = Path(__file__).parent
 LAYERS = [
     {"extend", "extras", "types"},
     {"config", "git", "laboratory", "store", "web"},
-    {"model", "tasks", "sandbox", "sync"},
+    {"data", "model", "tasks", "sandbox", "sync"},
     {"engine", "train", "harness", "gateway", "rewards", "deploy", "search", "edits", "dashboard"},
     {"mining", "rollout", "bench", "exchange"},
     {"loop"},
@@ -33,6 +33,7 @@ MAX_FILE, MAX_FUNCTION, MAX_FILES = 400, 60, 20
 TORCH_ROOMS = {"model", "sync", "engine", "train"}
 TORCH_FREE = [
     "ostinato.cli",
+    "ostinato.data.commands",
     "ostinato.gateway.app",
     "ostinato.gateway.server",
     "ostinato.harness.agent",

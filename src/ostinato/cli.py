@@ -91,6 +91,14 @@ def _search(commands: Commands) -> None:
     register_serve(group)
 
 
+def _data(commands: Commands) -> None:
+    from ostinato.bench.fence import texts_at
+    from ostinato.data.commands import register
+    from ostinato.model.tokenizer import Tokenizer
+
+    register(commands, encoder=Tokenizer.load, texts=texts_at)
+
+
 def _doctor(commands: Commands) -> None:
     from ostinato.engine.machine import facts
     from ostinato.sandbox.doctor import register
@@ -100,6 +108,7 @@ def _doctor(commands: Commands) -> None:
 
 _RUNS, _AGENT = _in("ostinato.demo.commands"), _in("ostinato.harness.frontends.command_line")
 _SEEN, _HOOKS = _in("ostinato.loop.dashboard.commands"), _in("ostinato.edits.install.commands")
+_TEAM = _in("ostinato.loop.team.commands")
 _ACCOUNTS, _LOOP = _in("ostinato.gateway.access.commands"), _in("ostinato.loop.commands")
 _EXCHANGE = _in("ostinato.exchange.commands")
 COMMANDS: Mapping[str, tuple[str, Register]] = {
@@ -129,6 +138,8 @@ COMMANDS: Mapping[str, tuple[str, Register]] = {
         "measure versions on a suite of tasks, and tell them apart",
         _in("ostinato.loop.suites.commands"),
     ),
+    "data": ("make a corpus to pretrain on", _data),
+    "pretrain": ("pretrain a checkpoint further, on a corpus", _in("ostinato.train.pretrain.commands")),
     "select": (
         "choose a base model by what it knows, tracks and predicts",
         _in("ostinato.loop.suites.select"),
@@ -143,6 +154,8 @@ COMMANDS: Mapping[str, tuple[str, Register]] = {
         "show the ancestors of a version, back to the sessions",
         _LOOP,
     ),
+    "team": ("one gateway for a team: init, up, add, status, remove", _TEAM),
+    "join": ("join a team on this machine: key, hooks, clients", _TEAM),
     "keys": ("who may call the gateway", _ACCOUNTS),
     "consent": ("whose sessions may be trained on: opt-in, organisation and user", _ACCOUNTS),
     "purge": ("remove a user's data, and name what was trained on it", _ACCOUNTS),
@@ -202,6 +215,8 @@ ostinato bench refresh mined --directory runs/team --look
 ostinato bench looks --versions 7 8 --directory runs/team
 ostinato bench calibrate qwen3@http://127.0.0.1:8000/v1
 ostinato bench pairs mined --out pairs.jsonl
+ostinato data build corpus.toml --out corpus
+ostinato pretrain pretrain.toml
 ostinato select ~/models/Qwen3-8B Qwen/Qwen3-4B --code ../our-service
 ostinato select start --library newlib-1.0.tar.gz@2026-03-01 --cutoff start=2025-03-01
 ostinato acp --url http://127.0.0.1:8080
@@ -211,6 +226,13 @@ ostinato tasks build task --image rootfs.tar
 ostinato tasks mine . --out mined
 ostinato tasks pack mined mined.tar
 ostinato lineage 32
+ostinato team init --engine http://gpu:8000/v1 --model Qwen/Qwen3-8B
+ostinato team up
+ostinato team add ada ben --org payments
+ostinato team status
+ostinato team remove ada
+ostinato join https://models.example join_2f6b…
+ostinato join --consent no
 ostinato keys add ada --roles use,feedback
 ostinato keys list
 ostinato keys revoke 3f2a90c1

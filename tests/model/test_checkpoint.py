@@ -20,7 +20,7 @@ from transformers import (
 )
 
 from ostinato.model.checkpoint import load, load_meta, save, shapes
-from ostinato.model.config import ModelConfig, ModelConfigError, RopeScaling
+from ostinato.model.config import ModelConfig, ModelConfigError, RopeScaling, Yarn
 from ostinato.model.decoder import Decoder
 from ostinato.model.tensor_files import CheckpointError, write_tensors
 
@@ -29,6 +29,7 @@ MOE: dict[str, Any] = DENSE | {"experts": 4, "experts_per_token": 2, "expert_siz
 LLAMA: dict[str, Any] = DENSE | {"qk_norm": False, "rms_eps": 1e-5}
 THETA = {"rope_theta": 500_000.0}
 STRETCHED = RopeScaling(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_positions=32)
+YARN = Yarn(factor=4.0, original_positions=8)
 SHAPES: dict[str, dict[str, Any]] = {
     "qwen3": DENSE | {"kv_heads": 4},
     "qwen3 gqa untied": DENSE | {"kv_heads": 2, "tied": False},
@@ -37,6 +38,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "llama": LLAMA | {"kv_heads": 1},
     "llama untied": LLAMA | {"kv_heads": 4, "tied": False, "rope_theta": 500_000.0},
     "llama 3.1": LLAMA | {"kv_heads": 2, "rope_scaling": STRETCHED, "head_dim": 16},
+    "llama yarn": LLAMA | {"kv_heads": 2, "rope_scaling": YARN, "head_dim": 32},
     "qwen2": LLAMA | {"kv_heads": 2, "attention_bias": True},
 }
 
@@ -223,7 +225,7 @@ def test_what_the_decoder_cannot_express_is_named(field: str, value: Any, tmp_pa
 def test_another_stretching_of_positions_is_refused(tmp_path: Path) -> None:
     saved(tmp_path)
     fields = json.loads((tmp_path / "config.json").read_text())
-    rope = {"rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0}
+    rope = {"rope_type": "dynamic", "rope_theta": 1e6, "factor": 4.0}
     (tmp_path / "config.json").write_text(json.dumps(fields | {"rope_parameters": rope}))
     with pytest.raises(CheckpointError, match="uses rope_type"):
         load(tmp_path)

@@ -5,23 +5,25 @@ thirteen words of the task occur in the text of recorded sessions that were made
 the length of Brown et al., "Language models are few-shot learners" (2020), appendix C.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from ostinato.data.fence import Gram, grams
 from ostinato.store import Store
 from ostinato.store.ledger.phases import Stage
 from ostinato.store.ledger.prompt_queries import shown_by
+from ostinato.tasks.base import load_task
+from ostinato.tasks.packed import PackedSource
+from ostinato.tasks.source import task_folders
 from ostinato.types import Source, Task
 
-WORDS = 13
 LEARNT = (Source.TEACHER, Source.PRACTICE, Source.LIVE, Source.IMPORTED)
 """The sources of sessions that training may read."""
 AT_ONCE = 50
 MOST = 0.8
 """The overlap from which a task counts as leaked. Two pebbles of one make share 0.64 of their text."""
-_WORD = re.compile(r"\w+|[^\w\s]")
-Gram = tuple[str, ...]
 Decode = Callable[[Sequence[int]], str]
 """Returns the text of token ids."""
 
@@ -67,18 +69,23 @@ def overlaps(tasks: Mapping[str, str], texts: Iterable[str]) -> dict[str, float 
     return {id: len(runs & seen) / len(runs) if runs else None for id, runs in wanted.items()}
 
 
-def grams(text: str) -> Iterator[Gram]:
-    """Yield every run of thirteen words, in lower case; a sign is a word."""
-    words = _WORD.findall(text.lower())
-    return zip(*(words[start:] for start in range(WORDS)), strict=False)
-
-
 def task_text(task: Task) -> str:
     """Return what would give a task away: its instruction, its hidden tests and its solution."""
     folders = (task.tests, task.directory / "solution")
     files = [path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()]
     texts = (path.read_text(encoding="utf-8", errors="replace") for path in files)
     return "\n".join([task.instruction, *texts])
+
+
+def texts_at(place: Path) -> Iterator[str]:
+    """Yield the `task_text` of every task at a place: a task, a folder or suite of them, a packed dataset."""
+    if place.is_dir():
+        yield from (task_text(load_task(folder)) for folder in task_folders(place))
+        return
+    with TemporaryDirectory(prefix="ostinato-fence-") as folder:
+        packed = PackedSource(place)
+        for split in packed.splits:
+            yield from (task_text(each.provide(Path(folder))) for each in packed.stored(split))
 
 
 def training_texts(store: Store, decode: Decode) -> Iterator[str]:

@@ -15,6 +15,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from ostinato.gateway.access.identity import identify
+from ostinato.gateway.access.join import join_routes
 from ostinato.gateway.access.keys import KeyRing
 from ostinato.gateway.access.limits import KeyLimits
 from ostinato.gateway.arms import ArmTable
@@ -164,6 +165,7 @@ def create_app(store: Store, renderer: Renderer, settings: GatewayConfig) -> ASG
         Route("/v1/responses", gateway.endpoint_for(RESPONSES), methods=["POST"]),
         *telemetry_routes(gateway),
         *info_routes(gateway),
+        *join_routes(gateway),
     ]
     handlers: Any = {
         ApiError: _api_error,

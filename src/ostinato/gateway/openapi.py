@@ -201,6 +201,13 @@ EVENT = _object(
     "time",
     open_=False,
 )
+JOIN = _object(
+    {"code": TEXT, "key": {"type": "string", "pattern": "^[0-9a-f]{64}$"}, "consent": FLAG},
+    "code",
+    "key",
+    open_=False,
+)
+CONSENT = _object({"granted": {"type": "boolean"}}, "granted", open_=False)
 ERROR = _object(
     {"error": _object({"message": TEXT, "code": {"type": ["string", "null"]}}, "message")}, "error"
 )
@@ -240,6 +247,8 @@ def document(models: Sequence[str]) -> Schema:
             "/feedback": {"post": _call("feedback", FEEDBACK)},
             "/v1/events": {"post": _lines("events", EVENT)},
             "/v1/logs": {"post": _call("logs", LOGS)},
+            "/join": {"post": _call("join", JOIN) | {"security": []}},
+            "/consent": {"post": _call("consent", CONSENT)},
             "/metrics": {"get": METRICS},
             "/healthz": {"get": _read("healthz") | {"security": []}},
         },

@@ -212,7 +212,7 @@ class Turns:
         return answer_of(last, self._parsed(last.completion, call.chat))
 
     def _parsed(self, completion: Completion, chat: ChatRequest) -> ParsedReply:
-        return parse_reply(self.renderer, completion, chat.stop, one_call=chat.one_call)
+        return parse_reply(self.renderer, completion, chat.stop, one_call=chat.one_call, tools=chat.tools)
 
     def _arm(self, conversation: HeldConversation, key: ApiKey) -> Arm:
         """Return the session's arm while it exists, so that no session changes its model half-way."""

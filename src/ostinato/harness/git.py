@@ -33,7 +33,15 @@ async def _advice(directory: Path) -> str:
         bare = await locate(directory, "--is-bare-repository") == "true"
     except GitError:
         bare = False
-    return "it is bare, `git worktree add` gives it one" if bare else "run `git init` there first"
+    if bare:
+        return "it is bare, `git worktree add` gives it one"
+    return "git does not read the .git there" if _is_marked(directory) else "run `git init` there first"
+
+
+def _is_marked(directory: Path) -> bool:
+    """Return whether the directory, or one above it, has a `.git`, whether or not git can read it."""
+    here = directory.absolute()
+    return any((each / ".git").exists() for each in (here, *here.parents))
 
 
 async def locate(directory: Path, *question: str) -> str:

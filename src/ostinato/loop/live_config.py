@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
 from ostinato.config import ConfigError
 from ostinato.rewards.live.definition import LIVE, LiveDefinition, read_definition
@@ -24,8 +25,13 @@ class LiveConfig:
 
     developers: int | Literal["people"] = 80
     """The number of simulated developers, or `people` for the sessions that people bring by themselves."""
+    host: str = "127.0.0.1"
+    """The address that the gateway listens on."""
     port: int = 0
     """The port of the gateway while the run is open, for `people`; 0 takes a free one."""
+    address: str = ""
+    """The address at which people reach the gateway where a proxy of yours stands before it, as
+    https://models.example; the gateway serves requests whose Host is that name."""
     sessions: int = 320
     """The sessions of all developers together that a cycle waits for, if its time is not over before."""
     oldest_s: float = 1_209_600.0
@@ -74,6 +80,14 @@ class LiveConfig:
     """The loss of solve rate on held-out tasks that would be too much for `cheaper`."""
     reward_margin: float = 0.05
     """The loss of reward a session that would be too much for `suite` and `cheaper`."""
+
+
+def allowed_hosts(live: LiveConfig) -> tuple[str, ...]:
+    """Return the names under which a proxy of the team passes requests on. Raises ConfigError."""
+    url = urlsplit(live.address)
+    if live.address and (url.scheme not in ("http", "https") or not url.hostname):
+        raise ConfigError(f"live.address is {live.address!r}: write it as https://models.example")
+    return (url.hostname,) if url.hostname else ()
 
 
 def live_definition(live: LiveConfig) -> LiveDefinition:

@@ -151,17 +151,9 @@ class PeopleTraffic:
                 if period == "live" and arrived.counted >= enough:
                     return
 
-    def _ended(self, since: float) -> list[Session]:
-        """Return the ended sessions that count: none of the hold-out, and none that our failure ended."""
-        return [
-            session
-            for session in self._store.sessions(source=Source.LIVE, ended=True, since=since)
-            if session.arm in ARMS and session.ending is not Ending.INFRASTRUCTURE
-        ]
-
     def _in_trial(self, since: float, wanted: int) -> Arrived:
         """Return how many sessions have ended, and when the windows of the first of them are over."""
-        ended = self._ended(since)
+        ended = _ended(self._store, since)
         if len(ended) < wanted:
             return Arrived(counted=len(ended))
         turns = outlines_of(self._store, [session.id for session in ended])
@@ -171,26 +163,39 @@ class PeopleTraffic:
         return Arrived(counted=len(counted), settles_at=settles_at if whole else None)
 
     def _ripe(self) -> Arrived:
-        """Return how many sessions can be learnt from now: each as soon as its own window is over.
-
-        Those that wait for late facts are not waited for, and a slow session holds up no other one.
-        """
-        now, ended = self._now(), self._ended(self._now() - self._oldest_s)
-        prompts = Ledger(self._store).live_prompts([session.id for session in ended])
-        left = [each for each in ended if prompts[each.id][1] in {None, Phase.RESERVED, Phase.OFFERED}]
-        agreed = self._store.accounts.consented([(each.organisation, each.user) for each in left])
-        given = [each for each in left if each.consent and agreed[each.organisation, each.user]]
-        turns = outlines_of(self._store, [session.id for session in given])
-        signals = self._store.signals_of(turns)
-        ages = [self._definition.trains_at(id_, some, signals.get(id_, ())) for id_, some in turns.items()]
-        ripe = sum(at <= now for at in ages)
-        return Arrived(counted=ripe, withheld=len(left) - len(given), young=len(ages) - ripe)
+        return ripe(self._store, self._definition, now=self._now(), oldest_s=self._oldest_s)
 
     def clock(self) -> float:
         return self._now()
 
     def strata(self) -> Mapping[str, str]:
         return strata_of_people(self._store, self._tokenizer)
+
+
+def ripe(store: Store, definition: LiveDefinition, *, now: float, oldest_s: float = math.inf) -> Arrived:
+    """Return how many sessions can be learnt from now: each as soon as its own window is over.
+
+    Those that wait for late facts are not waited for, and a slow session holds up no other one.
+    """
+    ended = _ended(store, now - oldest_s)
+    prompts = Ledger(store).live_prompts([session.id for session in ended])
+    left = [each for each in ended if prompts[each.id][1] in {None, Phase.RESERVED, Phase.OFFERED}]
+    agreed = store.accounts.consented([(each.organisation, each.user) for each in left])
+    given = [each for each in left if each.consent and agreed[each.organisation, each.user]]
+    turns = outlines_of(store, [session.id for session in given])
+    signals = store.signals_of(turns)
+    ages = [definition.trains_at(id_, some, signals.get(id_, ())) for id_, some in turns.items()]
+    counted = sum(at <= now for at in ages)
+    return Arrived(counted=counted, withheld=len(left) - len(given), young=len(ages) - counted)
+
+
+def _ended(store: Store, since: float) -> list[Session]:
+    """Return the ended sessions that count: none of the hold-out, and none that our failure ended."""
+    return [
+        session
+        for session in store.sessions(source=Source.LIVE, ended=True, since=since)
+        if session.arm in ARMS and session.ending is not Ending.INFRASTRUCTURE
+    ]
 
 
 def strata_of_people(store: Store, tokenizer: Tokenizer) -> Mapping[str, str]:

@@ -23,6 +23,7 @@ from ostinato.harness.profiles.profile import profile
 from ostinato.harness.providers.search import SearchAt
 from ostinato.loop.base import Display
 from ostinato.loop.config import RunConfig
+from ostinato.loop.live_config import allowed_hosts
 from ostinato.loop.placement.base import PlacementError, ServicePlacement
 from ostinato.loop.placement.config import PlacementConfig
 from ostinato.loop.placement.local import LocalPlacement
@@ -249,7 +250,13 @@ async def open_resources(config: RunConfig, run: Run, show: Display) -> AsyncIte
         placement = open_placement(config.placement, run.directory, local_store=config.store.on_one_machine)
         services = await stack.enter_async_context(Services(run, placement))
         await placement.reserve(standing(config))
-        door = GatewayServerConfig(store=run.store, checkpoint=run.checkpoint(START), port=config.live.port)
+        door = GatewayServerConfig(
+            store=run.store,
+            checkpoint=run.checkpoint(START),
+            host=config.live.host,
+            port=config.live.port,
+            allowed_hosts=allowed_hosts(config.live),
+        )
         gateway = await services.start("gateway", "ostinato.gateway.server", door)
         search = await _search(services, config, run)
         backend = await choose_backend(config.sandbox)

@@ -143,6 +143,10 @@ class SettingsFile:
         """Return the port that a process is to take, 0 for any."""
         return int(getattr(self._tables[name], "port", 0))
 
+    def host(self, name: str) -> str:
+        """Return the address that a process is told to listen on; empty for that of its host."""
+        return str(getattr(self._tables[name], "host", "")).replace("127.0.0.1", "")
+
     def change(self, name: str, **settings: Any) -> None:
         """Change those settings of a process that it has; it reads them when it is started again."""
         known = {each.name for each in fields(self._tables[name])}

@@ -72,6 +72,7 @@ class Service:
         keep: bool = True,
         environment: Mapping[str, str] | None = None,
         on_given_up: Callable[[ServiceError], None] = lambda _: None,
+        most_restarts: float = MAX_RESTARTS,
     ) -> None:
         self.name = name
         self.restarts = 0
@@ -84,8 +85,7 @@ class Service:
         """Called after a restart on another host, where the service has another `url`."""
         self._settings = settings
         self._log = logs / f"{name}.log"
-        self._keep = keep
-        self._on_given_up = on_given_up
+        self._keep, self._on_given_up = keep, on_given_up
         self._command = ServiceCommand(
             arguments=("-m", module, "--config", str(settings.path), "--table", name),
             log=self._log,
@@ -95,6 +95,7 @@ class Service:
         self._placement = placement
         self._kind = KINDS.get(module, module)
         self._port = settings.port(name)
+        self._listens, self._most_restarts = settings.host(name), most_restarts
         self._found: Place | None = None
         self._host = ""
         self._watcher: asyncio.Task[None] | None = None
@@ -119,7 +120,8 @@ class Service:
 
     @property
     def url(self) -> str:
-        return f"http://{self.host}:{self.ready['port']}"
+        host = self.host if self._listens in {"", "0.0.0.0"} else self._listens  # noqa: S104
+        return f"http://{host}:{self.ready['port']}"
 
     async def start(self) -> "Service":
         """Start it. Raises PlacementError when no place could ever be found for it."""
@@ -164,7 +166,7 @@ class Service:
         if self._found is None:
             self._found = await self._placement.find(self.name, self._kind)
             self._host = self._found.host
-            self._settings.change(self.name, host=self.host, port=self._port)
+            self._settings.change(self.name, host=self._listens or self.host, port=self._port)
         await self._found.start(self._command)
         if self._keep:
             self.ready = await self._ready_line()
@@ -272,7 +274,7 @@ class Service:
         self.restarts += 1
         now = time.monotonic()
         self._deaths = [*(each for each in self._deaths if each > now - RESTARTS_WITHIN_S), now]
-        if len(self._deaths) > MAX_RESTARTS:
+        if len(self._deaths) > self._most_restarts:
             within = f"{len(self._deaths)} times within {RESTARTS_WITHIN_S / 60:.0f} minutes"
             raise ServiceError(f"{self.name} died {within}, {reason}")
 
@@ -310,13 +312,13 @@ class Services:
 
     def __init__(self, run: Run, placement: ServicePlacement | None = None) -> None:
         run.logs.mkdir(parents=True, exist_ok=True)
-        self._logs = run.logs
-        self._placement = placement or LocalPlacement()
+        self._logs, self._placement = run.logs, placement or LocalPlacement()
         self._settings = SettingsFile(run.processes)
         self._running: list[Service] = []
         self._given_up: asyncio.Future[ServiceError] = asyncio.get_running_loop().create_future()
-        self.secret = new_secret()
-        """The secret by which the engines of this run recognise its gateway and this process."""
+        self.most_restarts: float = MAX_RESTARTS
+        self.secret = os.environ.get(ENGINE_SECRET) or new_secret()
+        """The secret of these engines' callers; that of a gateway above stands in the environment."""
 
     async def __aenter__(self) -> "Services":
         return self
@@ -357,6 +359,7 @@ class Services:
             keep=keep,
             environment={**environment, **secret},
             on_given_up=self._give_up,
+            most_restarts=self.most_restarts,
         )
         self._running.append(service)
         return await service.start()

@@ -9,6 +9,7 @@
 """
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +69,53 @@ class RopeScaling:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Yarn:
+    """The stretching of rotary positions by YaRN (Peng et al., 2023, arXiv:2309.00071; rope_type yarn).
+
+    >>> round(Yarn(factor=4.0, original_positions=2048).sharpness, 4)
+    1.1386
+    """
+
+    factor: float
+    original_positions: int
+    beta_fast: float = 32.0
+    """The turns within the trained context above which a pair of components stays as it is."""
+    beta_slow: float = 1.0
+    """The turns below which it is stretched by the whole factor."""
+
+    def __post_init__(self) -> None:
+        if self.factor < 1 or not 0 < self.beta_slow < self.beta_fast:
+            raise ModelConfigError(f"{self} needs factor >= 1 and 0 < beta_slow < beta_fast")
+
+    @property
+    def sharpness(self) -> float:
+        """The factor of queries and keys, whose square sharpens the attention over more positions."""
+        return 0.1 * math.log(self.factor) + 1.0
+
+    def to_hf(self) -> dict[str, Any]:
+        return {
+            "rope_type": "yarn",
+            "factor": self.factor,
+            "beta_fast": self.beta_fast,
+            "beta_slow": self.beta_slow,
+            "original_max_position_embeddings": self.original_positions,
+        }
+
+    @classmethod
+    def from_hf(cls, fields: Mapping[str, Any]) -> Self:
+        """Read `rope_parameters`. Raises ModelConfigError for a form of it that is computed otherwise."""
+        others = ("attention_factor", "mscale", "mscale_all_dim")
+        if odd := [name for name in others if fields.get(name) is not None]:
+            raise ModelConfigError(f"rope_type yarn with {odd[0]} is not known here: serve it with vLLM")
+        return cls(
+            factor=float(fields["factor"]),
+            original_positions=int(fields["original_max_position_embeddings"]),
+            beta_fast=float(fields.get("beta_fast") or 32),
+            beta_slow=float(fields.get("beta_slow") or 1),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
     """The sizes of a decoder; `experts=0` means a dense MLP of `intermediate_size`.
 
@@ -93,7 +141,7 @@ class ModelConfig:
     attention_bias: bool = False
     """Add a bias to queries, keys and values, as Qwen2 does; the output projection has none."""
     rope_theta: float = 1000.0
-    rope_scaling: RopeScaling | None = None
+    rope_scaling: RopeScaling | Yarn | None = None
     rms_eps: float = 1e-6
     tied: bool = True
     max_positions: int = 1024
@@ -241,8 +289,12 @@ def _rope_type(fields: Mapping[str, Any]) -> object:
     return rope.get("rope_type") or rope.get("type") or "default"
 
 
-def _scaling(fields: Mapping[str, Any]) -> RopeScaling | None:
-    return RopeScaling.from_hf(_rope(fields)) if _rope_type(fields) == "llama3" else None
+SCALINGS: Mapping[object, type[RopeScaling | Yarn]] = {"llama3": RopeScaling, "yarn": Yarn}
+
+
+def _scaling(fields: Mapping[str, Any]) -> RopeScaling | Yarn | None:
+    kind = SCALINGS.get(_rope_type(fields))
+    return None if kind is None else kind.from_hf(_rope(fields))
 
 
 def _refuse_unsupported(kind: str, fields: Mapping[str, Any]) -> None:
@@ -255,7 +307,7 @@ def _refuse_unsupported(kind: str, fields: Mapping[str, Any]) -> None:
         "layer_types": set(fields.get("layer_types") or ()) - {"full_attention"},
         "mlp_only_layers": fields.get("mlp_only_layers", []),
         "decoder_sparse_step": fields.get("decoder_sparse_step", 1) != 1,
-        "rope_type": _rope_type(fields) not in ("default", "llama3"),
+        "rope_type": _rope_type(fields) not in ("default", *SCALINGS),
         "partial_rotary_factor": partial != 1.0,
         "hidden_act": fields.get("hidden_act", "silu") != "silu",
         "quantization_config": fields.get("quantization_config"),

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ostinato.model.config import ModelConfig
+from ostinato.model.config import ModelConfig, Yarn
 from ostinato.model.experts import Dense, Experts
 from ostinato.model.norm import RMSNorm, rms_norm
 from ostinato.model.replay import Replay, RouterShape
@@ -77,6 +77,8 @@ class Rotary(nn.Module):
                 angles = torch.outer(torch.arange(count, device=device).float(), half)
                 cos = torch.cat((angles, angles), -1).cos()[:, None]
                 sin = torch.cat((-angles.sin(), angles.sin()), -1)[:, None]
+                if isinstance(scaling := self.config.rope_scaling, Yarn):
+                    cos, sin = cos * scaling.sharpness, sin * scaling.sharpness
             known = self._tables[device] = cos, sin
         return known
 
@@ -89,16 +91,25 @@ class Rotary(nn.Module):
 def frequencies(config: ModelConfig) -> Tensor:
     """Return the angle of one position for each pair of a head, [D / 2], in float32.
 
-    The scaling is Llama 3.1's: long waves are stretched by `factor`, short ones stay, those between are
-    blended (transformers, modeling_rope_utils.py, `_compute_llama3_parameters`).
+    Scaled, long waves are stretched by `factor`, short ones stay, those between are blended: by their turns
+    in Llama 3.1, by their number with YaRN (transformers, modeling_rope_utils.py).
     """
     inverse = 1.0 / config.rope_theta ** (torch.arange(0, config.head_dim, 2).float() / config.head_dim)
     scaling = config.rope_scaling
     if scaling is None:
         return inverse
-    low, high = scaling.low_freq_factor, scaling.high_freq_factor
-    turns = scaling.original_positions * inverse / (2 * math.pi)
-    kept = ((turns - low) / (high - low)).clamp(0, 1)
+    if isinstance(scaling, Yarn):
+        span = scaling.original_positions / (2 * math.pi)
+        first, last = (
+            config.head_dim * math.log(span / turns) / (2 * math.log(config.rope_theta))
+            for turns in (scaling.beta_fast, scaling.beta_slow)
+        )
+        low, high = max(math.floor(first), 0), min(math.ceil(last), config.head_dim - 1)
+        kept = 1 - ((torch.arange(len(inverse)) - low) / max(high - low, 1e-3)).clamp(0, 1)
+    else:
+        turns = scaling.original_positions * inverse / (2 * math.pi)
+        least, most = scaling.low_freq_factor, scaling.high_freq_factor
+        kept = ((turns - least) / (most - least)).clamp(0, 1)
     return (1 - kept) * inverse / scaling.factor + kept * inverse
 
 

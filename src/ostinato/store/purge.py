@@ -20,12 +20,13 @@ from ostinato.store.sql import schema
 from ostinato.store.sql.chunks import chunks, values_in
 from ostinato.store.sql.errors import StoreError
 from ostinato.store.store import Store
+from ostinato.store.team.joins import forget
 from ostinato.types import Ending, State, new_id
 
 PURGED = "purged"
 AGE = "age of "
 """The beginning of `purged_by` where a session went for its age; others name a person."""
-TABLES_WITH_USERS = (schema.sessions, schema.keys, schema.consents, schema.events)
+TABLES_WITH_USERS = (schema.sessions, schema.keys, schema.consents, schema.events, schema.joins)
 """The tables that name a user and their organisation."""
 NO_TOKENS: dict[str, Any] = {"ids": b"", "logprobs": b"", "versions": b""}
 NO_PROMPT: dict[str, Any] = {
@@ -81,6 +82,7 @@ def purge(
         if user:
             _withdraw_consent(connection, user, organisation, by)
             _revoke_keys(connection, user, organisation)
+            forget(connection, user, organisation)
         trained = trained_on(connection, ids)
         descended = _descendants(connection, trained)
         store.database.must_scrub(connection)

@@ -17,7 +17,7 @@ from ostinato.sync.weights import state_root, to_blobs
 from ostinato.train.base import NOT_FINITE, Note, NotFiniteError, PieceLoss, StateError
 from ostinato.train.batch import ScoredRow, Scores, by_length, counted_scores, padded_replay, scores_of
 from ostinato.train.config import TrainerConfig
-from ostinato.train.losses import gradient_norm
+from ostinato.train.losses import TextScores, TextSums, gradient_norm, text_loss, text_scores_of
 from ostinato.train.optimizer import adamw, set_rate, steps_taken
 from ostinato.train.packing import Pack, attend, longest_prefix, packed_replay, packs
 from ostinato.train.state import States
@@ -63,6 +63,26 @@ class DecoderModel:
             if piece.replay is not None:
                 self._replayed += piece.replay.counts
         return total
+
+    def accumulate_text(self, packs: Sequence[Pack], z_loss: float) -> TextSums:
+        """Add the gradient of the mean loss of all packs' tokens; return its sums."""
+        total, sums = sum(len(pack.targets_N) for pack in packs), TextSums()
+        for pack in packs:
+            scores = self._text_scores(pack)
+            text_loss(scores, z_loss, total).backward()  # type: ignore[no-untyped-call]
+            sums += TextSums.of(scores)
+        return sums
+
+    @torch.no_grad()
+    def text_nats(self, packs: Sequence[Pack]) -> list[Tensor]:
+        """Return minus the log-probability of each token that the packs predict."""
+        return [self._text_scores(pack).nats_N for pack in packs]
+
+    def _text_scores(self, pack: Pack) -> TextScores:
+        hidden_BTC, _ = self.decoder.hidden(
+            pack.ids_T[None], positions=pack.positions_T[None], cache=_PackedAttention(pack)
+        )
+        return text_scores_of(self.decoder.head, hidden_BTC[0, pack.sources_N], pack.targets_N)
 
     def update(self, rate: float, largest_gradient: float) -> float:
         norm = gradient_norm(list(self.decoder.parameters()), largest_gradient)

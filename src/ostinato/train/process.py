@@ -9,17 +9,19 @@ from typing import TypeVar
 import torch
 
 from ostinato.config import settings_of
+from ostinato.data.config import CorpusError
 from ostinato.extras import MissingPackageError
 from ostinato.model.replay import RoutesError
 from ostinato.model.tensor_files import CheckpointError
 from ostinato.store import ObjectsError, StoreError
 from ostinato.sync import SyncError
 from ostinato.train.base import StateError, StepError
-from ostinato.train.config import LearnerProcess, SftProcess
+from ostinato.train.config import TrainerConfig
 
 T = TypeVar("T")
 MENDABLE = (
     CheckpointError,
+    CorpusError,
     MissingPackageError,
     ObjectsError,
     RoutesError,
@@ -46,7 +48,8 @@ def run(
     SIGTERM and SIGINT ask it to stop. An error that an operator can mend is one line and status 1.
     """
     settings = settings_of(schema, arguments, f"python -m {module}", description)
-    ranks = settings.trainer.ranks if isinstance(settings, LearnerProcess | SftProcess) else 1
+    trainer = getattr(settings, "trainer", None)
+    ranks = trainer.ranks if isinstance(trainer, TrainerConfig) else 1
     if ranks > 1:
         from ostinato.train.fsdp.ranks import torchrun, under_torchrun
 

@@ -15,6 +15,11 @@ from urllib.parse import urlsplit
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 FORBIDDEN = 403
+PROXY = "where your own proxy passes that name on, allow it with --allow-host or [live] address"
+REWRITES = (
+    "if a proxy of yours wrote that, let it pass Host on as it came (nginx: proxy_set_header Host $http_host)"
+    " and allow the name of that page with --allow-host or [live] address"
+)
 
 
 def refusal(host: str, origin: str, local: str, allowed: Sequence[str] = ()) -> str | None:
@@ -25,14 +30,15 @@ def refusal(host: str, origin: str, local: str, allowed: Sequence[str] = ()) -> 
 
     >>> refusal("127.0.0.1:8080", "", "127.0.0.1") is None
     True
-    >>> refusal("evil.example:8080", "http://evil.example:8080", "127.0.0.1")
-    "Host names 'evil.example', which is not this machine: use 127.0.0.1, or allow that name"
+    >>> str(refusal("evil.example:8080", "http://evil.example:8080", "127.0.0.1")).partition(":")[0]
+    "Host names 'evil.example', which is not this machine"
     """
     name = _name(f"//{host}")
     if host and is_loopback(local) and not is_loopback(name) and name not in allowed:
-        return f"Host names {name[:100]!r}, which is not this machine: use 127.0.0.1, or allow that name"
+        return f"Host names {name[:100]!r}, which is not this machine: use 127.0.0.1, or, {PROXY}"
     if origin and _netloc(origin) != host.lower() and _name(origin) not in allowed:
-        return f"a page of {origin[:100]!r} may not call this server"
+        said = f"a page of {origin[:100]!r} may not call this server"
+        return f"{said}; Host names {name[:100]!r}: {REWRITES}" if is_loopback(name) else said
     return None
 
 

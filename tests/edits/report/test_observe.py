@@ -637,11 +637,11 @@ def test_a_repository_without_commits(tmp_path, desk) -> None:
 def at(root, desk):
     from ostinato.edits.install.git_hooks import find, install
     from ostinato.edits.report.reporter import EditReporter
-    from ostinato.edits.report.settings import Settings
+    from ostinato.web.joined import Joined
 
     repo = find(root)
     install(repo)
-    reporter = EditReporter(repo, desk.clock, Settings(url="", key=""), desk.gateway)
+    reporter = EditReporter(repo, desk.clock, Joined(url="", key=""), desk.gateway)
     return {"root": root, "repo": repo, "reporter": reporter}
 
 

@@ -18,7 +18,7 @@ from ostinato.edits.follow.edit import load, opened, save
 from ostinato.edits.follow.windows import LIVE_S, ManualClock
 from ostinato.edits.install.git_hooks import install
 from ostinato.edits.report.reporter import EditReporter, main, report
-from ostinato.edits.report.settings import Settings
+from ostinato.web.joined import Joined
 
 
 def state(desk) -> Path:
@@ -27,7 +27,7 @@ def state(desk) -> Path:
 
 def again(desk) -> EditReporter:
     """Return another reporter, as after a reboot."""
-    return EditReporter(desk.repo, desk.clock, Settings(url="", key=""), desk.gateway)
+    return EditReporter(desk.repo, desk.clock, Joined(url="", key=""), desk.gateway)
 
 
 def test_it_stays_for_fifteen_minutes_and_goes(desk) -> None:

@@ -1,6 +1,6 @@
 """Delivery to a gateway that responds, is away, or refuses lines.
 
-Covers edits/report/send.py and edits/report/settings.py.
+Covers edits/report/send.py.
 """
 
 import json
@@ -11,8 +11,8 @@ import pytest
 
 from ostinato.edits.report.journal import EventJournal
 from ostinato.edits.report.send import BATCH, GatewayAwayError, HttpEventSink, Sent, deliver
-from ostinato.edits.report.settings import Settings, SettingsError, settings, settings_path
 from ostinato.types import Signal, SignalKind, to_json
+from ostinato.web.joined import Joined
 
 
 def event(n):
@@ -145,6 +145,18 @@ def test_the_reporter_tries_again_after_a_while(desk) -> None:
     assert len({e["id"] for e in desk.gateway.events}) == len(desk.gateway.events)
 
 
+def test_a_laptop_that_was_offline_for_a_week_sends_all_that_it_saw(desk) -> None:
+    desk.gateway.status = 503
+    desk.agent("calc.py", desk.PROPOSED)
+    desk.after(7 * 86_400)
+    assert not desk.gateway.events
+    desk.gateway.status = 200
+    desk.after(60)
+    names = [e["name"] for e in desk.gateway.events]
+    assert names.count("edit.proposed") == 1 and "edit.survival" in names
+    assert len({e["id"] for e in desk.gateway.events}) == len(names)
+
+
 def test_no_text_is_sent_unless_the_settings_allow_it(desk, repo) -> None:
     from ostinato.edits.report.reporter import EditReporter
 
@@ -153,7 +165,7 @@ def test_no_text_is_sent_unless_the_settings_allow_it(desk, repo) -> None:
     desk.commit("agent")
     desk.after(900)
     assert b"sk_live" not in b"".join(desk.gateway.bodies) and b"calc.py" not in b"".join(desk.gateway.bodies)
-    open_desk = EditReporter(desk.repo, desk.clock, Settings(url="", key="", content=True), desk.gateway)
+    open_desk = EditReporter(desk.repo, desk.clock, Joined(url="", key="", content=True), desk.gateway)
     desk.reporter = open_desk
     desk.agent("other.py", "def other():\n    return 77\n")
     told = next(e for e in desk.gateway.events if "hunks" in e["attributes"])["attributes"]
@@ -176,7 +188,7 @@ def test_the_real_one_speaks_http(journal) -> None:
     server = HTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    gateway = HttpEventSink(Settings(url=f"http://127.0.0.1:{server.server_port}/base/", key="k1"))
+    gateway = HttpEventSink(Joined(url=f"http://127.0.0.1:{server.server_port}/base/", key="k1"))
     assert deliver(journal, gateway).taken == 5
     server.shutdown()
     thread.join()
@@ -195,22 +207,4 @@ def deliver_again(journal, gateway):
 
 def test_an_address_that_is_none_is_named() -> None:
     with pytest.raises(GatewayAwayError, match="set OSTINATO_URL"):
-        HttpEventSink(Settings(url="localhost:8080", key=""))
-
-
-def test_settings_from_the_environment_and_the_file(monkeypatch) -> None:
-    assert settings() == Settings(url="", key="")
-    settings_path().parent.mkdir(parents=True)
-    settings_path().write_text('url = "http://a"\nkey = "k"\ncontent = true\n')
-    assert settings() == Settings(url="http://a", key="k", content=True)
-    monkeypatch.setenv("OSTINATO_URL", "http://b")
-    monkeypatch.setenv("OSTINATO_KEY", "l")
-    assert settings() == Settings(url="http://b", key="l", content=True)
-
-
-@pytest.mark.parametrize(("text", "why"), [("url = ", "hooks.toml"), ("token = 1", "unknown name 'token'")])
-def test_a_file_of_settings_that_is_wrong_is_named(text, why) -> None:
-    settings_path().parent.mkdir(parents=True)
-    settings_path().write_text(text)
-    with pytest.raises(SettingsError, match=why):
-        settings()
+        HttpEventSink(Joined(url="localhost:8080", key=""))

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.gateway.dialects.chat import parse_chat
-from ostinato.gateway.dialects.request import ChatRequest
+from ostinato.gateway.dialects.request import NO_RESULT, ChatRequest
 from ostinato.gateway.errors import ApiError
 from ostinato.types import Sampling
 
@@ -125,9 +125,43 @@ def test_results_are_in_the_order_of_their_calls() -> None:
     results = [{"role": "tool", "tool_call_id": id_, "content": id_} for id_ in ("c", "a", "b")]
     read = parse_chat(GOOD | {"messages": [HI, said, *results, HI]}).messages
     assert [message["content"] for message in read[2:]] == ["a", "b", "c", "hi"]
-    foreign = {"role": "tool", "tool_call_id": "x", "content": "x"}
-    read = parse_chat(GOOD | {"messages": [HI, said, foreign, results[1]]}).messages
-    assert [message["content"] for message in read[2:]] == ["x", "a"]
+    some = parse_chat(GOOD | {"messages": [HI, said, results[0], HI, results[2]]}).messages
+    assert [message["content"] for message in some[2:]] == [NO_RESULT, "b", "c", "hi"]
+    none = parse_chat(GOOD | {"messages": [HI, said, HI]}).messages
+    assert [message["content"] for message in none[2:]] == ["hi"]
+
+
+@pytest.mark.parametrize("ids", [("x", "a"), ("a", "a")])
+def test_a_result_that_would_be_read_as_another_calls_is_refused(ids: tuple[str, ...]) -> None:
+    said = {"role": "assistant", "content": None, "tool_calls": [{**CALL, "id": each} for each in "ab"]}
+    results = [{"role": "tool", "tool_call_id": id_, "content": id_} for id_ in ids]
+    with pytest.raises(ApiError, match=f"a result has the id '{ids[0]}'"):
+        parse_chat(GOOD | {"messages": [HI, said, *results]})
+
+
+def test_calls_of_one_id_have_their_results_in_turn() -> None:
+    said = {"role": "assistant", "content": None, "tool_calls": [{**CALL, "id": "a"}] * 2}
+    results = [{"role": "tool", "tool_call_id": "a", "content": text} for text in "12"]
+    read = parse_chat(GOOD | {"messages": [HI, said, *results]}).messages
+    assert [message["content"] for message in read[2:]] == ["1", "2"]
+
+
+def test_a_turn_that_a_client_split_is_one_turn() -> None:
+    text, calls = {"role": "assistant", "content": "I look"}, {"role": "assistant", "tool_calls": [CALL]}
+    result = {"role": "tool", "tool_call_id": CALL["id"], "content": "1"}
+    read = parse_chat(GOOD | {"messages": [HI, text, calls, result]}).messages
+    assert [each["role"] for each in read] == ["user", "assistant", "tool"]
+    assert (read[1]["content"], read[1]["tool_calls"][0]["id"]) == ("I look", CALL["id"])
+    both = parse_chat(GOOD | {"messages": [HI, text, text]}).messages
+    assert len(both) == 3
+
+
+def test_parts_of_a_text_stay_apart() -> None:
+    parts = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
+    read = parse_chat(GOOD | {"messages": [{"role": "user", "content": parts}]}).messages
+    assert read[0]["content"] == "one\n\ntwo"
+    read = parse_chat(GOOD | {"messages": [HI, {"role": "assistant", "content": parts}, HI]}).messages
+    assert read[1]["content"] == "onetwo"
 
 
 @pytest.mark.parametrize("field", ["function_call", "refusal", "audio"])

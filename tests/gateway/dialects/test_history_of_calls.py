@@ -67,6 +67,8 @@ def test_what_is_no_object_is_refused_by_the_field_s_name(parse, field: str, arg
         ('{"x": 12345678901234567890}', '{"x":12345678901234567000}'),
         ('{"x": [{"y": 0.1}]}', '{"x":[{"y":0.10000000000000002}]}'),
         ('{"b": "é", "a": "<"}', '{"a": "\\u003c", "b": "\\u00e9"}'),
+        ('{"x": 1, "y": null}', '{"x":1}'),
+        ('{"x": {"y": 1}}', '{"x":{"y":1,"z":null}}'),
     ],
 )
 def test_a_call_is_the_same_however_a_client_writes_it(sampled: str, returned: str) -> None:
@@ -75,7 +77,12 @@ def test_a_call_is_the_same_however_a_client_writes_it(sampled: str, returned: s
 
 
 @pytest.mark.parametrize(
-    "pair", [('{"x": 1}', '{"x": true}'), ('{"x": 9007199254740991}', '{"x": 9007199254740990}')]
+    "pair",
+    [
+        ('{"x": 1}', '{"x": true}'),
+        ('{"x": [null]}', '{"x": []}'),
+        ('{"x": 9007199254740991}', '{"x": 9007199254740990}'),
+    ],
 )
 def test_other_calls_stay_others(pair: tuple[str, str]) -> None:
     one, other = (canonical_form(in_chat(text).messages[-1]) for text in pair)

@@ -196,3 +196,12 @@ async def test_the_models(sdk) -> None:
     assert (await sdk.models.retrieve("ostinato")).display_name == "ostinato"
     with pytest.raises(anthropic.NotFoundError, match="unknown model"):
         await sdk.models.retrieve("claude-x")
+
+
+async def test_an_answer_that_was_another_models_thinking_alone_leaves_nothing(
+    sdk, store: Store, renderer
+) -> None:
+    thought = {"type": "thinking", "thinking": "hm", "signature": "another"}
+    await ask(sdk, HI, {"role": "assistant", "content": [thought]}, HI, **NAMED)
+    (turn,) = store.turns(SESSION)
+    assert renderer.tokenizer.decode(turn.prompt_ids).count("<|im_start|>assistant") == 1

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
+import aiohttp
 import anthropic
 import openai
 import pytest
@@ -132,3 +133,17 @@ def test_a_chat_keeps_reasoning_under_one_name() -> None:
     assert json.dumps(reasoning.of_chat({"role": "assistant", "content": "x", "reasoning": None})) == (
         '{"role": "assistant", "content": "x"}'
     )
+
+
+async def test_long_reasoning_comes_in_short_lines(script: Script, thinking: str) -> None:
+    thought = "word " * 4000
+    script.say = lambda prompt: f"<think>{thought}</think>{SAID}"
+    headers = {"Authorization": f"Bearer {KEY}"}
+    for path, more in (("chat/completions", {}), ("messages", {"max_tokens": 50_000})):
+        body = {"model": "ostinato", "messages": [HI], "stream": True} | more
+        async with (
+            aiohttp.ClientSession() as http,
+            http.post(f"{thinking}/v1/{path}", json=body, headers=headers) as response,
+        ):
+            lines = (await response.text()).split("\n")
+        assert response.status == 200 and max(map(len, lines)) < 8192

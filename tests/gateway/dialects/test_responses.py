@@ -168,3 +168,10 @@ async def test_a_field_that_cannot_be_honoured_is_named(sdk) -> None:
     ):
         with pytest.raises(openai.BadRequestError, match=words):
             await ask(sdk, "hi", **more)
+
+
+async def test_an_answer_says_what_was_chosen(sdk) -> None:
+    answer = await ask(sdk, "hi", tools=[READ], tool_choice="none")
+    assert answer.tool_choice == "none"
+    with pytest.raises(openai.BadRequestError, match="logprobs is not supported"):
+        await ask(sdk, "hi", include=["message.output_text.logprobs"])

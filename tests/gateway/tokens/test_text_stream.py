@@ -1,8 +1,19 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.model.families.toolbox import ROLES, THINKING, checkpoint
 
 from ostinato.gateway.tokens.text_stream import TextStream
-from ostinato.model.families import Renderer
+from ostinato.model.families import Renderer, load_renderer
+
+
+@pytest.fixture(scope="module")
+def forms(tmp_path_factory: pytest.TempPathFactory) -> list[Renderer]:
+    """The renderers of checkpoints with templates of their own."""
+    folder = tmp_path_factory.mktemp("forms")
+    ends = {ROLES: "</s>", THINKING: "<|im_end|>"}
+    return [load_renderer(checkpoint(folder / str(n), *pair)) for n, pair in enumerate(ends.items())]
+
 
 pieces = st.lists(
     st.sampled_from(
@@ -37,6 +48,19 @@ def test_streamed_text_is_the_beginning_of_the_content(
     assert said == stream.sent
     content = renderer.parse(ids).content
     assert content.startswith(said)
+
+
+@given(
+    st.lists(
+        st.sampled_from(["\n", "ok", "[TOOL_CALLS]", 'read[ARGS]{"a": 1}', "<think>", "</think>"]), max_size=9
+    )
+)
+def test_newlines_before_a_call_wait_for_it(forms: list[Renderer], parts: list[str]) -> None:
+    for renderer in forms:
+        ids = [*renderer.tokenizer.encode("".join(parts)), renderer.stop_ids[0]]
+        stream = TextStream(renderer)
+        said = "".join(stream.add((i,)) for i in ids)
+        assert (renderer.parse(ids).content or "").startswith(said)
 
 
 def test_text_is_released_at_once_and_calls_are_held_back(renderer: Renderer) -> None:

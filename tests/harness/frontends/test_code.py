@@ -141,7 +141,7 @@ async def test_what_is_wrong_is_said_and_nothing_is_touched(coded, tmp_path: Pat
         ({"directory": tmp_path / "plain"}, "no git working tree at"),
         ({"directory": tmp_path / "none"}, "no git working tree at"),
         ({"directory": bare}, "no git working tree at"),
-        ({"key": ""}, "no API key: set OSTINATO_KEY, or name a file"),
+        ({"key": ""}, "no API key: set OSTINATO_KEY, name a file"),
         ({"key": "wrong"}, "refused with 401: this API key is not known"),
     ):
         status, screen = await coded(**changes)

@@ -237,6 +237,10 @@ async def test_where_there_is_nothing_to_work_in(tmp_path: Path, monkeypatch: py
         await worktree(tmp_path / "bare.git")
     with pytest.raises(GitError, match="run `git init` there first"):
         await worktree(tmp_path / "plain")
+    git(tmp_path, "init", "-q", "odd")
+    (tmp_path / "odd/.git/HEAD").write_text("no branch\n")
+    with pytest.raises(GitError, match=r"git does not read the \.git there"):
+        await worktree(tmp_path / "odd")
     monkeypatch.setenv("PATH", "")
     with pytest.raises(GitError, match="git is not installed"):
         await worktree(tmp_path)

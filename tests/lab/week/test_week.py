@@ -89,22 +89,26 @@ def test_champion_and_candidate_do_the_tasks_of_this_gate_and_no_frozen_one(week
     assert 0 < len(asked) < len(gates) and not {task.id for task in frozen} & set(asked)
 
 
-async def test_a_promoted_version_is_compared_with_the_first_on_the_frozen_tasks(tmp_path: Path) -> None:
+def test_a_promoted_version_is_compared_with_the_first_on_the_frozen_tasks(tmp_path: Path) -> None:
     run = Run(directory=tmp_path)
     write_start(run.checkpoint(START))
     run.objects_path.mkdir(parents=True)
-    with closing(run.open_store()) as store:
-        resources = WeekResources(settings(SHORT), run, store, open_policies(run))
-        await resources.stage("publish", Published, lambda: publish(resources))
-        tasks = held_out_tasks(STRATA, SHORT.tasks)
-        after = await resources.stage("after", Measured, lambda: measure(resources, 0, tasks, passes=1))
-        held_out = HeldOutTasks(resources, tasks, Champion(version=0, measured=after))
-        told = await held_out.sum_of_promotions(0, promotions=1)
-        first = run.result("hold-out-tasks", Measured)
-        assert first is not None
-        frozen = {task.id for task in part_frozen(tasks, 0.2)[1]}
-        assert {each.task for each in first.measurement.outcomes} == frozen
-        assert told.startswith("version 0 against the first: ") and f"({len(frozen)} frozen tasks)" in told
+    tasks = held_out_tasks(STRATA, SHORT.tasks)
+
+    async def main(now: Callable[[], float]) -> str:
+        with closing(Store.open(run.store, now)) as store:
+            resources = WeekResources(settings(SHORT), run, store, open_policies(run))
+            await resources.stage("publish", Published, lambda: publish(resources))
+            after = await resources.stage("after", Measured, lambda: measure(resources, 0, tasks, passes=1))
+            held_out = HeldOutTasks(resources, tasks, Champion(version=0, measured=after))
+            return await held_out.sum_of_promotions(0, promotions=1)
+
+    said = run_virtually(BEGAN, main)
+    first = run.result("hold-out-tasks", Measured)
+    assert first is not None
+    frozen = {task.id for task in part_frozen(tasks, 0.2)[1]}
+    assert {each.task for each in first.measurement.outcomes} == frozen
+    assert said.startswith("version 0 against the first: ") and f"({len(frozen)} frozen tasks)" in said
 
 
 def test_a_finished_week_is_not_done_again(week: tuple[Path, Any]) -> None:

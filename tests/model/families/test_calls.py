@@ -62,3 +62,29 @@ def test_analysis_is_reasoning() -> None:
     text = "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>yes"
     parsed = form_of("… <|channel|> …").parse(text)
     assert (parsed.reasoning, parsed.content, parsed.broken) == ("hm", "yes", None)
+
+
+@given(
+    st.lists(
+        st.sampled_from(["</parameter>", "</function>", "</tool_call>", "</arg_value>", "\n", " x"]),
+        max_size=5,
+    ).map("".join)
+)
+def test_a_value_may_hold_the_tags_that_end_it(inner: str) -> None:
+    value = f"a{inner}z"
+    for name, text in (
+        (
+            "qwen3-coder",
+            f"<tool_call>\n<function=w>\n<parameter=c>\n{value}\n</parameter>\n</function>\n</tool_call>",
+        ),
+        ("glm", f"<tool_call>w\n<arg_key>c</arg_key>\n<arg_value>{value}</arg_value>\n</tool_call>"),
+    ):
+        parsed = BY_NAME[name].parse(text)
+        assert parsed.broken is None and [call.arguments for call in parsed.tool_calls] == [{"c": value}]
+
+
+def test_text_beside_the_arguments_is_no_call() -> None:
+    text = (
+        "<tool_call>\n<function=w>\n<parameter=c>\na\n</parameter>\n<parameter=d>\nb</function>\n</tool_call>"
+    )
+    assert BY_NAME["qwen3-coder"].parse(text).broken == "bad arguments in a tool call"

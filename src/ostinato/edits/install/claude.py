@@ -20,13 +20,13 @@ TIMEOUT_S = 10
 def install_claude(root: Path, *, shared: bool) -> list[str]:
     """Add the entries; others stay as they are. Raise InstallError for a file that cannot be merged."""
     path = root / (SHARED if shared else LOCAL)
-    settings = _read(path)
+    settings = read_settings(path)
     hooks = _hooks(path, settings)
     for name in EVENTS:
         matcher = {"matcher": TOOLS} if name in TOOL_EVENTS else {}
         entry = {"type": "command", "command": _command(shared=shared), "timeout": TIMEOUT_S}
         hooks[name] = [*_others(hooks.get(name, [])), matcher | {"hooks": [entry]}]
-    _write(path, settings | {"hooks": hooks})
+    write_settings(path, settings | {"hooks": hooks})
     return [f"Claude Code hooks in {path}"]
 
 
@@ -34,19 +34,19 @@ def uninstall_claude(root: Path) -> list[str]:
     """Remove the entries from both files. Raise InstallError."""
     messages = []
     for path in (root / SHARED, root / LOCAL):
-        settings = _read(path)
+        settings = read_settings(path)
         hooks = _hooks(path, settings)
         left = {name: kept for name, groups in hooks.items() if (kept := _others(groups))}
         if left != hooks:
             changed = settings | {"hooks": left}
-            _write(path, {name: value for name, value in changed.items() if name != "hooks" or left})
+            write_settings(path, {name: value for name, value in changed.items() if name != "hooks" or left})
             messages.append(f"Claude Code hooks removed from {path}")
     return messages
 
 
 def has_claude(root: Path) -> list[str]:
     """Return the files that hold our entries."""
-    return [str(name) for name in (SHARED, LOCAL) if _is_ours(json.dumps(_read(root / name)))]
+    return [str(name) for name in (SHARED, LOCAL) if _is_ours(json.dumps(read_settings(root / name)))]
 
 
 def _command(*, shared: bool) -> str:
@@ -56,7 +56,8 @@ def _command(*, shared: bool) -> str:
     return f"{shlex.quote(sys.executable)} -P -m {COMMAND} || true"
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_settings(path: Path) -> dict[str, Any]:
+    """Return a JSON object; empty without a file. Raise InstallError for a file that holds none."""
     if not path.exists():
         return {}
     try:
@@ -97,13 +98,22 @@ def _is_ours(text: str) -> bool:
     return COMMAND in text
 
 
-def _write(path: Path, settings: dict[str, Any]) -> None:
+def write_settings(path: Path, settings: dict[str, Any], *, secret: bool = False) -> None:
+    """Write a JSON object, as `write_text` does."""
+    write_text(path, json.dumps(settings, indent=2, ensure_ascii=False) + "\n", secret=secret)
+
+
+def write_text(path: Path, text: str, *, secret: bool = False) -> None:
+    """Write a whole file, a `secret` one for its owner alone. Raise InstallError where that fails."""
+    if secret and path.is_symlink():
+        raise InstallError(f"{path} is a link to {path.resolve()}, and a key belongs into no shared file")
     try:
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f"{path.name}.{os.getpid()}.part")
-        part.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n")
-        if path.exists():
-            part.chmod(path.stat().st_mode & 0o777)
+        part.touch(mode=0o600)
+        part.write_text(text)
+        if not secret:
+            part.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o644)
         part.replace(path)
     except OSError as error:
         raise InstallError(f"cannot write {path}: {error.strerror}") from error

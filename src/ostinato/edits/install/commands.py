@@ -15,7 +15,7 @@ from ostinato.edits.git import GitCommandError
 from ostinato.edits.install.claude import has_claude, install_claude, uninstall_claude
 from ostinato.edits.install.git_hooks import InstallError, find, install, installed, uninstall
 from ostinato.edits.report.journal import EventJournal
-from ostinato.edits.report.settings import SettingsError, settings, settings_path
+from ostinato.web.joined import JoinedError, joined, joined_path
 
 DONE, WRONG = 0, 2
 
@@ -25,7 +25,7 @@ def hooks(options: argparse.Namespace) -> int:
     try:
         repo = find(options.directory)
         lines = COMMANDS[options.action](repo, options)
-    except (InstallError, SettingsError, GitCommandError) as error:
+    except (InstallError, JoinedError, GitCommandError) as error:
         print(f"ostinato: {error}", file=sys.stderr)  # noqa: T201
         return WRONG
     print("\n".join(lines))  # noqa: T201
@@ -65,9 +65,7 @@ def _install(repo: RepositoryPaths, options: argparse.Namespace) -> list[str]:
     messages = install(repo, git_hooks=not options.no_git_hooks)
     if options.claude_code:
         messages += install_claude(Path(repo.root), shared=options.shared)
-    where = (
-        settings().url or f"nobody: set OSTINATO_URL and OSTINATO_KEY, or url and key in {settings_path()}"
-    )
+    where = joined().url or f"nobody: set OSTINATO_URL and OSTINATO_KEY, or url and key in {joined_path()}"
     return [*messages, f"reports to {where}"]
 
 
@@ -102,7 +100,7 @@ def status(repo: RepositoryPaths) -> dict[str, Any]:
         "events": dict(names),
         "skipped": dict(skipped),
         "unsent": unsent,
-        "gateway": settings().url,
+        "gateway": joined().url,
         "last error": errors.read_text().splitlines()[-1] if size_of(str(errors)) else "",
     }
 

@@ -24,7 +24,7 @@ from ostinato.edits.report.ingest import Ingest
 from ostinato.edits.report.journal import EventJournal
 from ostinato.edits.report.observe import RepositoryView, observe
 from ostinato.edits.report.send import EventSink, GatewayAwayError, HttpEventSink, Sent, deliver
-from ostinato.edits.report.settings import Settings, SettingsError, settings
+from ostinato.web.joined import Joined, JoinedError, joined
 
 POLL_S = 0.5
 RETRY_S = 60.0
@@ -45,7 +45,7 @@ class EditReporter:
     """Follows the edits of one repository and reports on them."""
 
     def __init__(
-        self, repo: RepositoryPaths, clock: Clock, config: Settings, gateway: EventSink | None = None
+        self, repo: RepositoryPaths, clock: Clock, config: Joined, gateway: EventSink | None = None
     ) -> None:
         self._repo = repo
         self._clock = clock
@@ -128,12 +128,12 @@ class EditReporter:
 
 
 def open_reporter(repo: RepositoryPaths, clock: Clock) -> EditReporter:
-    """Return a reporter with the settings of this user. Raise SettingsError."""
-    config = settings()
+    """Return a reporter with the settings of this user. Raise JoinedError."""
+    config = joined()
     try:
         gateway = HttpEventSink(config) if config.url else None
     except GatewayAwayError as error:
-        raise SettingsError(str(error)) from error
+        raise JoinedError(str(error)) from error
     return EditReporter(repo, clock, config, gateway)
 
 

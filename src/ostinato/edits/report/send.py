@@ -12,7 +12,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from ostinato.edits.report.journal import EventJournal, JournalEntry, JournalLine
-from ostinato.edits.report.settings import Settings
+from ostinato.web.joined import Joined
 
 BATCH = 500
 TIMEOUT_S = 10.0
@@ -56,7 +56,7 @@ class Sent:
 class HttpEventSink:
     """A gateway over HTTP."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Joined) -> None:
         self._address = urlsplit(settings.url)
         self._key = settings.key
         if self._address.scheme not in ("http", "https") or not self._address.hostname:

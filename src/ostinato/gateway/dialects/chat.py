@@ -21,10 +21,11 @@ from ostinato.gateway.dialects.request import (
     hints_of,
     in_order_of_calls,
     max_tokens_of,
+    merge,
     model_of,
     offers_tools,
-    part_text,
     stops_of,
+    text_of,
     typed,
 )
 from ostinato.gateway.dialects.sampling import sampling_of, seed_of, structure_of, vllm_structure_of
@@ -81,7 +82,20 @@ def parse_chat(body: object) -> ChatRequest:
 def _messages(messages: object) -> tuple[Message, ...]:
     if not isinstance(messages, list) or not messages:
         raise invalid("messages must be a list with at least one message", "messages")
-    return tuple([_message(message, f"messages[{i}]") for i, message in enumerate(messages)])
+    read: list[Message] = []
+    for i, each in enumerate(messages):
+        message = _message(each, f"messages[{i}]")
+        if read and _are_one_turn(read[-1], message):
+            read[-1] = merge(read[-1], message)
+        else:
+            read.append(message)
+    return tuple(read)
+
+
+def _are_one_turn(one: Message, other: Message) -> bool:
+    """Return whether a client split a turn in two: the text of an answer, and the calls beside it."""
+    both = one["role"] == other["role"] == "assistant"
+    return both and not one.get("tool_calls") and bool(other.get("tool_calls")) and not other.get("content")
 
 
 def _message(message: object, where: str) -> Message:
@@ -89,8 +103,9 @@ def _message(message: object, where: str) -> Message:
         raise invalid(f"{where} must be an object with role {', '.join(ROLES)}", where)
     content = message.get("content")
     if isinstance(content, list):
-        for i, part in enumerate(content):
-            part_text(part, f"{where}.content[{i}]", TEXT)
+        # The model's own text is one; the parts of others are texts beside each other.
+        joint = "" if message["role"] == "assistant" else "\n\n"
+        message = message | {"content": text_of(content, f"{where}.content", TEXT, joint)}
     elif not isinstance(content, str) and not (content is None and message["role"] == "assistant"):
         raise invalid(f"{where}.content must be text", f"{where}.content")
     for name in ("function_call", "refusal", "audio"):
@@ -139,7 +154,7 @@ class Chat:
         return parse_chat(body)
 
     def whole(self, chat: ChatRequest, answer: Answer) -> bytes:
-        message = answer.message | reasoning.for_chat(answer)
+        message = answer.message | reasoning.for_chat(answer.reasoning)
         choice = {"index": 0, "message": message, "finish_reason": _finish(answer), "logprobs": None}
         value = _envelope(answer.turn.id, "chat.completion", answer.turn.started_at, chat.model) | {
             "choices": [choice],
@@ -173,8 +188,10 @@ class Chunks:
 
     def last(self, answer: Answer, sent: str) -> bytes:
         rest = rest_of(answer, sent)
-        events = [self._chunk(reasoning.for_chat(answer))] if answer.reasoning else []
-        events += [self.text(rest)] if rest else []
+        # Readers of lines have limits, so that a long text comes in pieces.
+        thoughts = pieces(answer.reasoning) if answer.reasoning else []
+        events = [self._chunk(reasoning.for_chat(piece)) for piece in thoughts]
+        events += [self.text(piece) for piece in pieces(rest)] if rest else []
         for i, call in enumerate(answer.calls):
             events += self._call(i, call)
         events.append(self._chunk({}, finish=_finish(answer), ostinato=extra_of(answer.turn)))

@@ -142,7 +142,10 @@ def _message(message: object, where: str) -> list[Message]:
         raise invalid(f"{where}.content must be text or a list of blocks", f"{where}.content")
     blocks = [(block, f"{where}.content[{i}]") for i, block in enumerate(content)]
     if message["role"] == "assistant":
-        return [_assistant(blocks)]
+        said = _assistant(blocks)
+        is_thought = bool(blocks) and all(block["type"] in ("thinking", *SKIPPED) for block, _ in blocks)
+        # Of an answer that was another model's thinking alone nothing is left.
+        return [] if is_thought and reasoning.FIELD not in said else [said]
     return _user(message["role"], blocks)
 
 
@@ -299,7 +302,7 @@ class Blocks:
         if answer.reasoning and not sent:
             events.append(self._thinking(reasoning.block(answer.reasoning)))
         if rest or not (sent or answer.calls):
-            events.append(self.text(rest))
+            events += [self.text(piece) for piece in pieces(rest)]
         if self._open:
             events.append(self._stop())
         events += [self._call(call) for call in answer.calls]
@@ -313,10 +316,10 @@ class Blocks:
         return _event("error", **{k: v for k, v in error_of(error).items() if k != "type"})
 
     def _thinking(self, block: dict[str, str]) -> bytes:
-        deltas = (
-            {"type": "thinking_delta", "thinking": block["thinking"]},
+        deltas = [
+            *({"type": "thinking_delta", "thinking": piece} for piece in pieces(block["thinking"])),
             {"type": "signature_delta", "signature": block["signature"]},
-        )
+        ]
         start = self._start({"type": "thinking", "thinking": "", "signature": ""})
         events = [_event("content_block_delta", index=self._index, delta=delta) for delta in deltas]
         return start + b"".join(events) + self._stop()

@@ -37,9 +37,9 @@ def in_message(text: object) -> dict[str, str]:
     return {FIELD: text} if isinstance(text, str) and text else {}
 
 
-def for_chat(answer: Answer) -> dict[str, str]:
-    """Return the fields of a chat message or delta."""
-    return dict.fromkeys(NAMES, answer.reasoning) if answer.reasoning else {}
+def for_chat(text: str) -> dict[str, str]:
+    """Return the fields of a chat message or delta with this reasoning; none without."""
+    return dict.fromkeys(NAMES, text) if text else {}
 
 
 def of_chat(message: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,8 +19,11 @@ MOST_TEXT = 4 * 2**20
 Tokens take ten times the memory of their text, so a longer conversation is refused before it is tokenised.
 """
 
+NO_RESULT = "[no result]"
+"""The words that the model reads for a call whose result the client left out beside those of others."""
+
 Message = Mapping[str, Any]
-"""OpenAI's form: role, content as text or text parts, tool_calls; a tool is a function tool."""
+"""OpenAI's form: role, content as text, tool_calls; a tool is a function tool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,22 +76,40 @@ class Models:
 
 
 def in_order_of_calls(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return the messages with the results of each answer in the order of its calls.
+    """Return the messages with one result for each call of an answer, in the order of its calls.
 
     Ids tell a client which result is whose, in any order. Most templates write no ids, so a model reads the
-    first result as the first call's.
+    first result as the first call's. Raise ApiError 400 for results that it would read as another call's.
     """
     ordered: list[Message] = []
-    places: dict[str, int] = {}
-    first = 0
-    for message in messages:
-        ordered.append(message)
-        if message["role"] != "tool":
-            places = {str(call.get("id")): n for n, call in enumerate(message.get("tool_calls") or ())}
-            first = len(ordered)
-        elif all(str(each.get("tool_call_id")) in places for each in ordered[first:]):
-            ordered[first:] = sorted(ordered[first:], key=lambda each: places[str(each.get("tool_call_id"))])
+    at = 0
+    while at < len(messages):
+        ordered.append(messages[at])
+        calls = [call.get("id") for call in messages[at].get("tool_calls") or ()]
+        at += 1
+        if calls and None not in calls:
+            end = next((i for i in range(at, len(messages)) if messages[i]["role"] == "assistant"), None)
+            ordered += _answered(calls, messages[at:end])
+            at = len(messages) if end is None else end
     return tuple(ordered)
+
+
+def _answered(calls: Sequence[object], following: Sequence[Message]) -> list[Message]:
+    """Return the messages between two answers, the results of the first one's calls before all others."""
+    results = [message for message in following if message["role"] == "tool"]
+    if not results or any(result.get("tool_call_id") is None for result in results):
+        return list(following)
+    of_call: list[Message] = []
+    for call in calls:
+        missing = {"role": "tool", "tool_call_id": call, "content": NO_RESULT}
+        found = next((result for result in results if result.get("tool_call_id") == call), missing)
+        of_call.append(found)
+        results = [result for result in results if result is not found]
+    if results:
+        name = str(results[0]["tool_call_id"])[:80]
+        message = f"a result has the id {name!r}, for which the answer before it has no call, or no other one"
+        raise invalid(message, "tool_call_id")
+    return [*of_call, *(message for message in following if message["role"] != "tool")]
 
 
 def check_length(chat: ChatRequest) -> None:
@@ -101,9 +122,8 @@ def check_length(chat: ChatRequest) -> None:
 
 def _length(message: Message) -> int:
     content = message.get("content") or ""
-    texts = [content] if isinstance(content, str) else [part["text"] for part in content]
     arguments = (call["function"]["arguments"] for call in message.get("tool_calls") or ())
-    return sum(map(len, (*texts, *(each for each in arguments if isinstance(each, str)))))
+    return sum(map(len, (content, *(each for each in arguments if isinstance(each, str)))))
 
 
 def field_names(text: str) -> set[str]:

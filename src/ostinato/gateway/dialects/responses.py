@@ -64,9 +64,10 @@ SHELL = {
 }
 FREEFORM = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
 """The parameters under which a tool that takes plain text is shown to a model that writes JSON."""
+LOGPROBS = "message.output_text.logprobs"
 ENCRYPTED = "reasoning.encrypted_content"
 """What a client includes that keeps the whole conversation itself."""
-ECHOED = ("instructions", "tools", "metadata", "text", "include")
+ECHOED = ("instructions", "tools", "tool_choice", "metadata", "text", "include")
 
 
 def parse_responses(body: object) -> ChatRequest:
@@ -76,6 +77,8 @@ def parse_responses(body: object) -> ChatRequest:
     if body.get("conversation") is not None:
         message = "conversation is not supported: the gateway keeps none, send the whole input"
         raise invalid(message, "conversation", code="unsupported_parameter")
+    if LOGPROBS in typed(body, "include", list, []):
+        raise invalid(f"{LOGPROBS} is not supported", "include", code="unsupported_parameter")
     structure = structure_of(typed(body, "text", dict, {}).get("format"), "text.format")
     tools, shapes = _tools(typed(body, "tools", list, []))
     instructions = typed(body, "instructions", str, "")
@@ -281,7 +284,7 @@ def _envelope(chat: ChatRequest, turn_id: str, created: float) -> Item:
         "store": False,
         "temperature": chat.sampling.temperature,
         "text": chat.echo.get("text") or {"format": {"type": "text"}},
-        "tool_choice": "auto",
+        "tool_choice": chat.echo.get("tool_choice") or "auto",
         "tools": chat.echo.get("tools") or [],
         "top_p": chat.sampling.top_p,
         "truncation": "disabled",

@@ -233,7 +233,8 @@ class HeldConversation:
         guess."""
         self._unread -= 1
         replies = [
-            parse_reply(renderer, turn.completion, chat.stop, one_call=chat.one_call) for turn in turns
+            parse_reply(renderer, turn.completion, chat.stop, one_call=chat.one_call, tools=chat.tools)
+            for turn in turns
         ]
         answers = [answer_of(turn, reply).message for turn, reply in zip(turns, replies, strict=True)]
         known = dict(zip((turn.id for turn in turns), without_defaults(answers, chat.tools), strict=True))

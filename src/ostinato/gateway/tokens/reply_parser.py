@@ -9,6 +9,7 @@ from typing import Any
 
 from ostinato.gateway.dialects.base import Answer
 from ostinato.gateway.dialects.request import ChatRequest, Message
+from ostinato.gateway.tokens.tool_calls import as_declared
 from ostinato.model.families import Parsed, Renderer, assistant_message
 from ostinato.types import Completion, FinishReason, Turn, call_id
 
@@ -26,9 +27,14 @@ class ParsedReply:
 
 
 def parse_reply(
-    renderer: Renderer, completion: Completion, stops: Sequence[str], *, one_call: bool = False
+    renderer: Renderer,
+    completion: Completion,
+    stops: Sequence[str],
+    *,
+    one_call: bool = False,
+    tools: Sequence[Message] = (),
 ) -> ParsedReply:
-    """Parse a completion. The same completion and limits always give the same result."""
+    """Parse a completion. The same completion, limits and tools always give the same result."""
     stop = None
     if completion.finish is FinishReason.STOP_SEQUENCE:
         text = renderer.tokenizer.decode(completion.ids)
@@ -37,6 +43,7 @@ def parse_reply(
         parsed = renderer.parse_text(text[:at])
     else:
         parsed = renderer.parse(completion.ids)
+    parsed = replace(parsed, tool_calls=as_declared(parsed.tool_calls, tools))
     if one_call:  # a family that writes its calls as one list could not be stopped after the first
         parsed = replace(parsed, tool_calls=parsed.tool_calls[:1])
     return ParsedReply(parsed=parsed, stop=stop)
@@ -150,10 +157,11 @@ def _as_double(value: Any) -> Any:
     """Return the value with its numbers as clients hold them, which read each as a double.
 
     `30.0` comes back as `30`, and what a double cannot hold comes back as its neighbour; some readers err in
-    the last digit, so 15 of them count.
+    the last digit, so 15 of them count. Fields that are null count as absent, since typed clients leave them
+    out, or write them where there was none.
     """
     if isinstance(value, dict):
-        return {key: _as_double(one) for key, one in value.items()}
+        return {key: _as_double(one) for key, one in value.items() if one is not None}
     if isinstance(value, list):
         return [_as_double(one) for one in value]
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -18,8 +18,8 @@ class TextStream:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._stops = tuple(stops)
         self._calls = renderer.call_marks
-        self._marks = (*(f"\n{mark}" for mark in self._calls), *self._calls, *stops)
-        self._begun = False
+        self._marks = (*self._calls, *stops)
+        self._begun = self._reasons = False
         self._held = ""
         self._in_call = False
         self._tail = ""
@@ -50,21 +50,23 @@ class TextStream:
         self._tail = text[-self._longest :] if self._longest else ""
 
     def _may_be_reasoning(self) -> bool:
-        start, text = self._renderer.think[0], self._held.lstrip()
-        if self._renderer.opened or (start and (text.startswith(start) or start.startswith(text))):
+        if self._reasons or self._renderer.opened:
             return True
-        self._begun = True
-        return False
+        start, text = self._renderer.think[0], self._held.lstrip()
+        self._reasons = bool(start) and text.startswith(start)
+        self._begun = not self._reasons and not (start and start.startswith(text))
+        return not self._begun
 
     def _sure(self) -> int:
-        """Return the length of held text that cannot belong to a tool call, its newline or a stop text."""
+        """Return the length of held text that cannot belong to a tool call, the newlines before it or a stop
+        text."""
         text = self._held
         at = min((at for mark in self._calls if (at := text.find(mark)) >= 0), default=-1)
         if at >= 0:
             self._in_call = True
-            text = text[: at - text[:at].endswith("\n")]
-            return len(text) - self._open_end(text, self._stops)
-        return len(text) - self._open_end(text, self._marks)
+            text = text[:at]
+        text = text[: len(text) - self._open_end(text, self._stops if self._in_call else self._marks)]
+        return len(text.rstrip("\n"))
 
     @staticmethod
     def _open_end(text: str, marks: Sequence[str]) -> int:

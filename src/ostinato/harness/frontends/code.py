@@ -19,6 +19,7 @@ from ostinato.harness.users import SilentUser, TerminalUser, User
 from ostinato.harness.workspace.workbench import Options, Workbench
 from ostinato.sandbox.base import SandboxError
 from ostinato.types import Ending
+from ostinato.web.joined import NO_KEY
 
 NO_TEXTUAL = "in plain lines, since the full screen needs textual: pip install -e '.[code]'"
 NOTHING = "nothing to do: give a prompt, or start it in a terminal"
@@ -48,7 +49,10 @@ async def code(request: CodeRequest, options: Options, console: Console) -> int:
     """Return the exit status: 0 done, 1 not done, 2 wrong request, 130 interrupted."""
     converses = not request.undo and (request.interactive or request.prompt is None)
     if not options.key and not request.undo:
-        return _refuse(console, "no API key: set OSTINATO_KEY, or name a file that holds it with --key-file")
+        return _refuse(
+            console,
+            NO_KEY,
+        )
     try:
         if converses and not request.plain and _is_typed() and console.is_terminal:
             if find_spec("textual") is not None:

@@ -3,13 +3,13 @@
 import argparse
 import asyncio
 import io
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ostinato.config import ConfigError, secret
+from ostinato.web.joined import KEY, LOCAL, Joined, JoinedError, joined
 
 if TYPE_CHECKING:
     from ostinato.harness.workspace.workbench import Options
@@ -18,6 +18,7 @@ Commands = argparse._SubParsersAction  # the type that add_subparsers returns
 WRONG = 2
 SUMMARIZING = "compact"
 """The profile of people: the tools of `core`, and a long session goes on from a summary of its own."""
+URL_HELP = f"the gateway (default: OSTINATO_URL, else the team that this machine joined, else {LOCAL})"
 
 
 def register(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -30,8 +31,7 @@ def _code(code: argparse.ArgumentParser) -> None:
     add = code.add_argument
     add("prompt", nargs="?", default=None, help="what to do; without it, a conversation")
     add("--directory", type=Path, default=Path(), help="the repository (default: here)")
-    url = os.environ.get("OSTINATO_URL", "http://127.0.0.1:8080")
-    add("--url", default=url, help="the gateway (or OSTINATO_URL)")
+    add("--url", help=URL_HELP)
     add("--key-file", type=Path, default=None, help="a file with the API key (or set OSTINATO_KEY)")
     add("--interactive", action="store_true", help="go on asking after the prompt")
     add("--plain", action="store_true", help="lines of text even where a full screen could be had")
@@ -62,7 +62,7 @@ def _run_code(options: argparse.Namespace) -> int:
 
     try:
         chosen = _options(options)
-    except (ConfigError, ValueError) as error:
+    except (ConfigError, JoinedError, ValueError) as error:
         print(f"ostinato: {error}", file=sys.stderr)  # noqa: T201
         return WRONG
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that is not UTF-8 lacks some of the signs
@@ -100,16 +100,27 @@ def _options(options: argparse.Namespace) -> "Options":
     from ostinato.harness.profiles.profile import profile
     from ostinato.harness.workspace.workbench import PEOPLE, Options
 
+    gateway = gateway_of(options)
     rules = [rule for action in Action for rule in policy.given(action, getattr(options, action.value))]
     return Options(
         directory=options.directory,
-        url=options.url,
-        key=secret(options.key_file, "OSTINATO_KEY"),
+        url=gateway.url,
+        key=gateway.key,
         config=replace(PEOPLE, profile=profile(options.profile or SUMMARIZING).name),
         fits_profile=options.profile is None,
         rules=tuple(rules),
         auto=options.auto,
     )
+
+
+def gateway_of(options: argparse.Namespace) -> Joined:
+    """Return the address and the key of the gateway that the flags name, or that is known here.
+
+    Raises ConfigError and JoinedError.
+    """
+    known = joined(options.url)
+    key = secret(options.key_file, KEY) or known.key
+    return Joined(url=known.url or LOCAL, key=key)
 
 
 def _session(sessions: argparse.ArgumentParser) -> None:

@@ -198,7 +198,7 @@ class Workbench:
 
     async def _see_branch(self) -> None:
         """Look which branch is checked out, which a command may have changed."""
-        named = await git(self.root, "symbolic-ref", "--quiet", "--short", "HEAD", accepted=(0, 1))
+        named = await git(self.root, "symbolic-ref", "--quiet", "--short", "HEAD", accepted=(0, 1, 128))
         head = named or await git(self.root, "rev-parse", "--quiet", "--short", "HEAD", accepted=(0, 1, 128))
         self.branch = os.fsdecode(head).rstrip("\n")
 

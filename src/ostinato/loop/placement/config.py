@@ -72,6 +72,9 @@ class PlacementConfig:
 class EnginesConfig:
     """The engines that serve the versions of a run."""
 
+    url: tuple[str, ...] = ()
+    """Addresses of servers that serve the model already, before which `ostinato team up` records; () starts
+    engines here."""
     backend: str = "auto"
     """`embedded`, `vllm` or an engine of a plug-in; `auto` takes the embedded engine for a shape that it
     knows, else vLLM."""

@@ -105,11 +105,11 @@ async def serve_model(config: ServeModelConfig, console: Console) -> int:
         store = Store.open(config.store or run.store)
         try:
             async with Services(run) as services:
-                engines = await _start_engines(services, config, checkpoint)
+                engines = await start_engines(services, config, checkpoint)
                 gateway = await services.start(
                     "serve-gateway", "ostinato.gateway.server", _gateway(config, run, checkpoint)
                 )
-                _point_arms(store, engines)
+                point_arms(store, engines)
                 _say(console, config, gateway, engines, store)
                 unserved.pop_all()
                 where = config.store or run.store
@@ -122,7 +122,9 @@ async def serve_model(config: ServeModelConfig, console: Console) -> int:
     return 0
 
 
-async def _start_engines(services: Services, config: ServeModelConfig, checkpoint: Path) -> list["_Engine"]:
+async def start_engines(
+    services: Services, config: ServeModelConfig, checkpoint: Path
+) -> list["ServedEngine"]:
     """Start one engine server, or one before each server that is already there."""
     here = EngineServerConfig(
         checkpoint=checkpoint,
@@ -141,21 +143,21 @@ async def _start_engines(services: Services, config: ServeModelConfig, checkpoin
         EngineServerConfig(checkpoint=checkpoint, backend="remote", remote=url, version=config.version)
         for url in config.engines
     ]
-    engines = list[_Engine]()
+    engines = list[ServedEngine]()
     for number, settings in enumerate(there or [here]):
         service = await services.start(f"serve-engine-{number}", "ostinato.engine.server", settings)
-        engines.append(await _Engine.of(service))
+        engines.append(await ServedEngine.of(service))
     return engines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Engine:
+class ServedEngine:
     url: str
     version: int
     abilities: Abilities
 
     @classmethod
-    async def of(cls, service: Service) -> "_Engine":
+    async def of(cls, service: Service) -> "ServedEngine":
         async with aiohttp.ClientSession() as http, http.get(service.url + "/healthz") as response:
             health = await response.json()
         abilities = from_json(Abilities, health["abilities"])
@@ -243,7 +245,7 @@ def _gateway(config: ServeModelConfig, run: Run, checkpoint: Path) -> GatewaySer
     )
 
 
-def _point_arms(store: Store, engines: Sequence[_Engine]) -> None:
+def point_arms(store: Store, engines: Sequence[ServedEngine]) -> None:
     """Make the champion's arm point to `engines`; other arms stay as an operator set them."""
     urls, version = tuple(engine.url for engine in engines), engines[0].version
 
@@ -261,7 +263,7 @@ def _say(
     console: Console,
     config: ServeModelConfig,
     gateway: Service,
-    engines: Sequence[_Engine],
+    engines: Sequence[ServedEngine],
     store: Store,
 ) -> None:
     for number, engine in enumerate(engines):

@@ -2,9 +2,9 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, Self
 
 from ostinato.model.tokenizer import Tokenizer
 
@@ -27,6 +27,16 @@ class ParsedCall:
     name: str
     arguments: dict[str, Any]
     raw: str
+    texts: Mapping[str, str] = field(default_factory=dict)
+    """The texts of arguments that a family writes without quotes: `1` may be a number or a text, which only
+    the tool's schema says. `arguments` has what they are as JSON."""
+
+    def with_texts(self, names: Collection[str]) -> Self:
+        """Return the call with the texts themselves as these arguments."""
+        if not (kept := {name: text for name, text in self.texts.items() if name in names}):
+            return self
+        arguments = self.arguments | kept
+        return replace(self, arguments=arguments, raw=json.dumps(arguments, ensure_ascii=False))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,11 @@ from ostinato.model.families.base import Parsed, ParsedCall, strict_json
 from ostinato.model.families.hermes import parse_text
 
 THINK = ("<think>", "</think>")
-XML_PAIR = re.compile(r"<parameter=([^>\n]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
-GLM_PAIR = re.compile(r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.DOTALL)
+XML_PAIR = re.compile(r"<parameter=([^>\n]+)>\n?(.*?)\n?</parameter>(?=\s*(?:<parameter=|\Z))", re.DOTALL)
+GLM_PAIR = re.compile(
+    r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>(?=\s*(?:<arg_key>|\Z))", re.DOTALL
+)
+"""One argument. A value may hold the tag that ends it: it ends where another argument or nothing follows."""
 HARMONY = re.compile(
     r"(?:<\|start\|>assistant)?(?: to=(?P<early>\S+?))?<\|channel\|>(?P<channel>\w+)(?P<rest>[^<]*)"
     r"(?:<\|constrain\|>\w+)?<\|message\|>(?P<text>.*?)(?:<\|end\|>|\Z)",
@@ -87,12 +90,10 @@ class CallForm:
             return Parsed(content=content, tool_calls=listed, broken=None)
         rest = rest.removeprefix(self.controls[0]) if self.controls else rest
         while found := pattern.match(rest):
-            arguments = self._arguments(found["arguments"])
-            if isinstance(arguments, str):
-                return Parsed(content=text, tool_calls=(), broken=arguments)
-            raw = found["arguments"].strip()
-            raw = raw if self.arguments == "json" else json.dumps(arguments, ensure_ascii=False)
-            calls.append(ParsedCall(name=found["name"].strip(), arguments=arguments, raw=raw))
+            call = self._call(found["name"].strip(), found["arguments"])
+            if isinstance(call, str):
+                return Parsed(content=text, tool_calls=(), broken=call)
+            calls.append(call)
             rest = rest[found.end() :]
         for end in self.ends:
             rest = rest.strip().removeprefix(end)
@@ -102,11 +103,20 @@ class CallForm:
             return Parsed(content=text, tool_calls=(), broken="text after a tool call")
         return Parsed(content=content.rstrip("\n"), tool_calls=tuple(calls), broken=None)
 
-    def _arguments(self, text: str) -> dict[str, Any] | str:
+    def _call(self, name: str, text: str) -> ParsedCall | str:
+        """Return a call, or the fault in the text of its arguments."""
         if self.arguments == "json":
-            return _object(text)
-        pairs = (XML_PAIR if self.arguments == "xml" else GLM_PAIR).findall(text)
-        return {key: _value(value) for key, value in pairs}
+            value = _object(text)
+            return (
+                value if isinstance(value, str) else ParsedCall(name=name, arguments=value, raw=text.strip())
+            )
+        pair = XML_PAIR if self.arguments == "xml" else GLM_PAIR
+        if pair.sub("", text).strip():
+            return "bad arguments in a tool call"
+        texts = dict(pair.findall(text))
+        arguments = {key: _value(value) for key, value in texts.items()}
+        raw = json.dumps(arguments, ensure_ascii=False)
+        return ParsedCall(name=name, arguments=arguments, raw=raw, texts=texts)
 
 
 DEEPSEEK = "<｜tool▁{}｜>"
@@ -146,7 +156,7 @@ FORMS = (
         name="glm",
         sign="<arg_key>",
         marks=("<tool_call>",),
-        call=r"\s*<tool_call>(?P<name>[^<\n]*)\n?(?P<arguments>.*?)</tool_call>",
+        call=r"\s*<tool_call>(?P<name>[^<\n]*)\n?(?P<arguments>.*?)</tool_call>(?=\s*(?:<tool_call>|\Z))",
         arguments="glm",
         controls=("", "</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"),
     ),
@@ -154,7 +164,8 @@ FORMS = (
         name="qwen3-coder",
         sign="<function=",
         marks=("<tool_call>", "<function="),
-        call=r"\s*(?:<tool_call>)?\s*<function=(?P<name>[^>\n]+)>(?P<arguments>.*?)</function>\s*(?:</tool_call>)?",
+        call=r"\s*(?:<tool_call>)?\s*<function=(?P<name>[^>\n]+)>(?P<arguments>.*?)</function>\s*(?:</tool_call>)?"
+        r"(?=\s*(?:<tool_call>|<function=|\Z))",
         arguments="xml",
         controls=("", "</tool_call>"),
     ),

@@ -61,7 +61,7 @@ class TemplateRenderer:
         self._stop_texts = [tokenizer.decode([i]) for i in self.stop_ids]
         self.think = self._form.think
         self.opened = self._header_opens_reasoning()
-        self._forgets = self._forgets_reasoning()
+        self._forgets, self._drops = self._forgets_reasoning()
         self._prove()
 
     def render(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> list[int]:
@@ -97,7 +97,7 @@ class TemplateRenderer:
         only the whole history shows it.
         """
         new = messages[known:]
-        if self._forgets and any(message["role"] == "user" for message in new):
+        if self._drops or (self._forgets and any(message["role"] == "user" for message in new)):
             return False
         texts: list[str] = []
         try:
@@ -186,8 +186,12 @@ class TemplateRenderer:
         return self._template.write(plain, [_guarded(tool, guard) for tool in tools], header=header)
 
     def _hostile(self, text: str) -> bool:
-        """Return whether control text, or a part that its surroundings could complete, is in `text`."""
-        if LEFT in text or RIGHT in text or self.tokenizer.holds_control(text):
+        """Return whether control text, or a part that its surroundings could complete, is in `text`.
+
+        Templates look for the marks of reasoning whether or not the tokenizer has tokens for them.
+        """
+        marks = (LEFT, RIGHT, *filter(None, self._form.think))
+        if any(mark in text for mark in marks) or self.tokenizer.holds_control(text):
             return True
         return any(
             text in control
@@ -263,12 +267,14 @@ class TemplateRenderer:
         header = self._template.write([PROBE], (), header=True).rstrip()
         return bool(self._form.think[0]) and header.endswith(self._form.think[0])
 
-    def _forgets_reasoning(self) -> bool:
-        """Return whether what an assistant said is written otherwise once a person has answered."""
+    def _forgets_reasoning(self) -> tuple[bool, bool]:
+        """Return whether reasoning is written otherwise once a person has answered, and whether each answer
+        is sampled with reasoning that no history has."""
         answer = {**_answer([]), "reasoning_content": "ostinato-thought"}
         last = self._template.write([PROBE, answer], (), header=False)
         later = self._template.write([PROBE, answer, PROBE], (), header=False)
-        return later.count("ostinato-thought") < last.count("ostinato-thought")
+        is_written = last.count("ostinato-thought")
+        return later.count("ostinato-thought") < is_written, self.opened and not is_written
 
     def _prove(self) -> None:
         """Raise RenderError unless hostile text stays text, a session only grows, and calls can be read."""

@@ -15,7 +15,7 @@ from sqlalchemy import (
     Text,
 )
 
-SCHEMA = 16
+SCHEMA = 17
 """The number of this layout; it rises whenever a table changes, and no other one is read."""
 METADATA = MetaData()
 WORDS = Text().with_variant(Text(collation="C"), "postgresql")
@@ -202,6 +202,17 @@ keys = Table(
     Column("created_at", Float, nullable=False),
     Column("revoked_at", Float),
 )
+joins = Table(
+    "joins",
+    METADATA,
+    Column("hash", WORDS, primary_key=True),
+    Column("user", WORDS, nullable=False),
+    Column("organisation", WORDS, nullable=False),
+    Column("expires_at", Float, nullable=False),
+    Column("used_at", Float),
+    Column("key", WORDS),
+)
+"""The codes by which people get their first key, by their SHA-256; `key` is the hash of that key."""
 consents = Table(
     "consents",
     METADATA,

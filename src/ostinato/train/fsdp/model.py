@@ -33,6 +33,7 @@ from ostinato.train.fsdp.ranks import Ranks
 from ostinato.train.fsdp.scoring import ScoringModel, load_scoring
 from ostinato.train.fsdp.states import ShardedStates
 from ostinato.train.local import ROOT
+from ostinato.train.losses import TextScores, TextSums, text_loss
 from ostinato.train.packing import Pack, packed_replay
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -101,6 +102,29 @@ class ShardedModel:
                 replay.check_used(2 if self._config.recompute else 1)
                 self._replayed += replay.counts
         return float(sum(self._ranks.all(total)))
+
+    def accumulate_text(self, packs: Sequence[Pack], z_loss: float) -> TextSums:
+        """Add the gradient of the mean loss of all packs' tokens; return its sums, of all ranks."""
+        total, sums, ranks = sum(len(pack.targets_N) for pack in packs), TextSums(), self._ranks
+        for number in range(ranks.rank, -(-len(packs) // ranks.size) * ranks.size, ranks.size):
+            is_own = number < len(packs)  # every rank takes part in every pass
+            scores = self._text_scores(packs[number if is_own else 0])
+            loss = text_loss(scores, z_loss, total)
+            (loss * (ranks.size if is_own else 0)).backward()  # type: ignore[no-untyped-call]
+            sums += TextSums.of(scores) if is_own else TextSums()
+        return sum(ranks.all(sums), TextSums())
+
+    @torch.no_grad()
+    def text_nats(self, packs: Sequence[Pack]) -> list[Tensor]:
+        """Return minus the log-probability of each token that the packs predict, on every rank."""
+        ranks, own = self._ranks, dict[int, Tensor]()
+        for number in range(ranks.rank, -(-len(packs) // ranks.size) * ranks.size, ranks.size):
+            own[number] = self._text_scores(packs[min(number, len(packs) - 1)]).nats_N.cpu()
+        together = {number: nats for some in ranks.all(own) for number, nats in some.items()}
+        return [together[number] for number in range(len(packs))]
+
+    def _text_scores(self, pack: Pack) -> TextScores:
+        return cast(TextScores, self._scoring(self._placed(pack), is_text=True))
 
     def _share(self, rows: Sequence[ScoredRow]) -> list[Pack]:
         """Return this rank's packs, as many as any other's."""

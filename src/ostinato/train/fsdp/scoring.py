@@ -19,6 +19,7 @@ from ostinato.model.replay import Replay, RouterShape
 from ostinato.model.tensor_files import CheckpointError, TensorFiles, finite
 from ostinato.train.batch import ScoredRow, Scores, scores_of
 from ostinato.train.fsdp.experts import replayable, separated
+from ostinato.train.losses import TextScores, text_scores_of
 from ostinato.train.packing import Pack, attend, pack
 
 ATTENTION = "ostinato_packed"
@@ -65,8 +66,10 @@ class ScoringModel(nn.Module):
         self.attention_cost = 2 * config.num_hidden_layers * width / weights
         """What a pair of tokens costs in attention, in the cost of a token in all else."""
 
-    def forward(self, pack: Pack, replay: Replay | None = None) -> Scores:
-        """Return the scores of the scored tokens, row by row."""
+    def forward(
+        self, pack: Pack, replay: Replay | None = None, *, is_text: bool = False
+    ) -> Scores | TextScores:
+        """Return the scores of the scored tokens, row by row, as text or as samples."""
         causal: Any = self.model
         hidden_TC = causal.get_decoder()(
             input_ids=pack.ids_T[None],
@@ -78,6 +81,8 @@ class ScoringModel(nn.Module):
         if replay is not None:
             replay.check_used()
         head = causal.get_output_embeddings()
+        if is_text:
+            return text_scores_of(head, hidden_TC[pack.sources_N], pack.targets_N)
         pieces = range(0, len(pack.targets_N), HEAD_TOKENS)
         parts = [self._piece(head, hidden_TC, pack, slice(at, at + HEAD_TOKENS)) for at in pieces]
         return Scores(*(torch.cat(column) for column in zip(*parts, strict=True)))

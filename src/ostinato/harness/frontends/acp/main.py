@@ -11,8 +11,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from ostinato.config import ConfigError, secret
-from ostinato.harness.frontends.command_line import SUMMARIZING
+from ostinato.config import ConfigError
+from ostinato.harness.frontends.command_line import SUMMARIZING, URL_HELP, gateway_of
+from ostinato.web.joined import JoinedError
 
 if TYPE_CHECKING:
     from ostinato.harness.workspace.workbench import Options
@@ -23,8 +24,7 @@ DONE, WRONG = 0, 2
 def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add `ostinato acp` to the command line."""
     parser = commands.add_parser("acp")
-    url = os.environ.get("OSTINATO_URL", "http://127.0.0.1:8080")
-    parser.add_argument("--url", default=url, help="the gateway (or OSTINATO_URL)")
+    parser.add_argument("--url", help=URL_HELP)
     parser.add_argument(
         "--key-file", type=Path, default=None, help="a file with the API key (or set OSTINATO_KEY)"
     )
@@ -43,15 +43,16 @@ def _run(arguments: argparse.Namespace) -> int:
     from ostinato.harness.workspace.workbench import PEOPLE, Options
 
     try:
+        gateway = gateway_of(arguments)
         config = replace(PEOPLE, profile=profile(arguments.profile or SUMMARIZING).name)
         options = Options(
             directory=Path(),
-            url=arguments.url,
-            key=secret(arguments.key_file, "OSTINATO_KEY"),
+            url=gateway.url,
+            key=gateway.key,
             config=config,
             fits_profile=arguments.profile is None,
         )
-    except (ProfileError, ConfigError) as error:
+    except (ProfileError, ConfigError, JoinedError) as error:
         return _refuse(str(error))
     return serve(options)
 

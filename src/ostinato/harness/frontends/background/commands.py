@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ostinato.config import secret
+from ostinato.web.joined import KEY, joined
 
 if TYPE_CHECKING:
     from ostinato.harness.frontends.background.tasks import BackgroundTask, BackgroundTasks, TaskState
@@ -160,7 +161,7 @@ def _settle(options: argparse.Namespace, verb: str) -> int:
         )
     if task.settled is not None:
         return _refuse(f"background task {task.id} was {task.settled} already")
-    key = secret(options.key_file, "OSTINATO_KEY")
+    key = secret(options.key_file, KEY) or joined(task.url).key
     settled = asyncio.run((taken if verb == "take" else dropped)(task, found.tasks, key))
     for line in settled.lines:
         _say(line)

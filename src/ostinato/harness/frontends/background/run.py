@@ -39,6 +39,7 @@ from ostinato.harness.workspace.checkpoints import Checkpoints
 from ostinato.harness.workspace.workbench import Options, Workbench
 from ostinato.sandbox.base import SandboxError
 from ostinato.types import Ending, SignalKind, new_id
+from ostinato.web.joined import NO_KEY
 
 MAX_TURNS = 1_000
 PATIENCE_S = 3_600.0
@@ -83,7 +84,7 @@ def begin(start: Start, options: Options, console: Console) -> int:
     own: neither the end of the terminal nor Ctrl-C reaches it.
     """
     if not options.key:
-        console.print("ostinato: no API key: set OSTINATO_KEY, or name a file that holds it with --key-file")
+        console.print(f"ostinato: {NO_KEY}")
         return WRONG
     receiving, sending = os.pipe()
     if (child := os.fork()) == 0:
