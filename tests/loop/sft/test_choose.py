@@ -9,7 +9,7 @@ import pytest
 
 from ostinato.bench.fence import task_text
 from ostinato.harness.profiles.profile import PROFILES, Profile
-from ostinato.loop.sft.choose import Chooser, ChosenSessions, Fence, SftError, able, showable
+from ostinato.loop.sft.choose import Chooser, ChosenSessions, FencedTasks, SftError, able, showable
 from ostinato.loop.sft.config import DemonstrationsConfig
 from ostinato.model.families import Renderer, load_renderer
 from ostinato.model.tokenizer import Tokenizer
@@ -105,7 +105,7 @@ def chosen(
     held_out: float = 0.0,
     context: int = CONTEXT,
 ) -> ChosenSessions:
-    fence = Fence.around([recorded.folder / "fence"])
+    fence = FencedTasks.around([recorded.folder / "fence"])
     chooser = Chooser(renderer, context, profiles, fence, held_out=held_out, seed=1)
     place = str(recorded.folder / "store.db")
     return chooser.of_record("x", DemonstrationsConfig(record=place, checkpoint=recorded.folder / "model"))
@@ -162,7 +162,7 @@ def test_a_task_is_learnt_from_or_held_out_as_a_whole(recorded: Recorded, render
     assert len({int(id[1:]) // 3 for id in found.held_out}) == 1
     assert found == chosen(recorded, renderer, held_out=0.3)
     assert len(chosen(recorded, renderer, held_out=0.01).held_out) == 3, "of two or more at least one"
-    fence, place = Fence.around([]), str(recorded.folder / "store.db")
+    fence, place = FencedTasks.around([]), str(recorded.folder / "store.db")
     chooser = Chooser(renderer, CONTEXT, ("core",), fence, held_out=0.3, seed=1)
     source = DemonstrationsConfig(record=place, checkpoint=recorded.folder / "model")
     assert chooser.of_record("x", source) == chooser.of_record("y", source), "in every source"
@@ -187,13 +187,13 @@ def test_only_tasks_for_learning_outside_of_the_fence_are_shown(tmp_path: Path) 
     provide(generate("fix", "seeds", 1), tasks / "held")
     (tasks / "2" / "solution").rename(tmp_path / "gone")
     left_out, source = Counter[str](), DemonstrationsConfig(tasks=tasks)
-    found = showable("x", source, Fence.around([tasks / "1"]), left_out)
+    found = showable("x", source, FencedTasks.around([tasks / "1"]), left_out)
     assert left_out["tasks of the fence"] >= 1
     assert left_out["tasks of the split seeds, which are not for learning"] == 1
     assert len(found) + sum(left_out.values()) == 4
     (tasks / "suite.json").write_text("{}")
     with pytest.raises(SftError, match="is a sealed suite"):
-        showable("x", source, Fence.around([]), left_out)
+        showable("x", source, FencedTasks.around([]), left_out)
 
 
 def test_a_profile_that_lacks_a_call_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

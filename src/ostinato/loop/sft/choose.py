@@ -11,8 +11,9 @@ from hashlib import sha256
 from pathlib import Path
 from random import Random
 
-from ostinato.bench.fence import MOST, grams, task_text
+from ostinato.bench.fence import task_text
 from ostinato.bench.suite import MANIFEST
+from ostinato.data.fence import Fence
 from ostinato.harness.profiles.profile import PROFILES, by_hash
 from ostinato.loop.run import START, Run
 from ostinato.loop.sft.config import DemonstrationsConfig
@@ -41,32 +42,22 @@ class SftError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fence:
-    """The tasks that are measured with, as what gives them away.
+class FencedTasks:
+    """The tasks that are measured with: what is one of them, or shares text with one, is not learnt from.
 
-    >>> Fence.around([]).holds("anything")
+    >>> FencedTasks.around([]).texts.shares("anything")
     False
     """
 
-    ids: frozenset[str]
-    keys: frozenset[str]
-    runs: tuple[frozenset[tuple[str, ...]], ...]
-    """The runs of thirteen words of each."""
+    names: frozenset[str]
+    """Their ids and keys."""
+    texts: Fence
 
     @classmethod
-    def around(cls, folders: Iterable[Path]) -> "Fence":
+    def around(cls, folders: Iterable[Path]) -> "FencedTasks":
         tasks = [task for folder in folders for task in FolderSource(folder).tasks]
-        runs = (frozenset(grams(task_text(task))) for task in tasks)
-        return cls(
-            ids=frozenset(task.id for task in tasks),
-            keys=frozenset(task.key for task in tasks),
-            runs=tuple(each for each in runs if each),
-        )
-
-    def holds(self, text: str) -> bool:
-        """Return whether four fifths of a task's runs of words stand in a text."""
-        seen = set(grams(text)) if self.runs else set()
-        return any(len(each & seen) >= MOST * len(each) for each in self.runs)
+        names = (name for task in tasks for name in (task.id, task.key))
+        return cls(names=frozenset(names), texts=Fence(map(task_text, tasks)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +91,9 @@ def able(profiles: Sequence[str], left_out: Counter[str], tasks: int) -> list[st
     return found
 
 
-def showable(name: str, source: DemonstrationsConfig, fence: Fence, left_out: Counter[str]) -> list[Task]:
+def showable(
+    name: str, source: DemonstrationsConfig, fence: FencedTasks, left_out: Counter[str]
+) -> list[Task]:
     """Return the tasks whose solutions may be shown. Raises SftError, SourceError and TaskError."""
     assert source.tasks is not None
     if (source.tasks / MANIFEST).exists():
@@ -111,7 +104,7 @@ def showable(name: str, source: DemonstrationsConfig, fence: Fence, left_out: Co
     for task in FolderSource(source.tasks, foreign=source.foreign).tasks:
         if task.split != TRAIN:
             left_out[f"tasks of the split {task.split}, which are not for learning"] += 1
-        elif task.key in fence.keys or fence.holds(task_text(task)):
+        elif task.key in fence.names or fence.texts.shares(task_text(task)):
             left_out["tasks of the fence"] += 1
         elif demonstrator(task, Random(0)) is None:
             left_out["tasks whose solution is no patch that the edit tool can make"] += 1
@@ -143,7 +136,7 @@ class Chooser:
         renderer: Renderer,
         context: int,
         profiles: Sequence[str],
-        fence: Fence,
+        fence: FencedTasks,
         *,
         held_out: float,
         seed: int,
@@ -230,8 +223,8 @@ class Chooser:
             return f"that cannot be trained: {error.reason}"
         if max(len(row.ids) for row in rows) > self._context:
             return f"longer than the {self._context} positions of the start"
-        texts = [self._renderer.tokenizer.decode(row.ids) for row in rows] if self._fence.runs else []
-        if session.task_id in self._fence.ids or any(map(self._fence.holds, texts)):
+        texts = (self._renderer.tokenizer.decode(row.ids) for row in rows)
+        if session.task_id in self._fence.names or any(map(self._fence.texts.shares, texts)):
             return "that show a task of the fence"
         said = [turn.completion.ids for turn in turns if turn.kind is not TurnKind.SIDE]
         parsed = [self._renderer.parse(ids) for ids in said]

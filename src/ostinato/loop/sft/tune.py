@@ -18,7 +18,7 @@ from ostinato.bench.select.candidates import open_local
 from ostinato.loop.resources import RunResources, open_resources
 from ostinato.loop.results import Taught
 from ostinato.loop.run import START, Run, write_whole
-from ostinato.loop.sft.choose import Chooser, ChosenSessions, Fence, SftError, able, showable
+from ostinato.loop.sft.choose import Chooser, ChosenSessions, FencedTasks, SftError, able, showable
 from ostinato.loop.sft.config import SftRunConfig
 from ostinato.loop.show import Show
 from ostinato.loop.stages.prepare import load_wire, prepare
@@ -55,7 +55,7 @@ class FineTuned(ChosenSources):
 
 async def fine_tuned(config: SftRunConfig, run: Run, show: Show) -> FineTuned:
     """Make a checkpoint of the demonstrations that the settings name. Raises SftError where there is none."""
-    fence = Fence.around(config.fence)
+    fence = FencedTasks.around(config.fence)
     await prepare(config.run, run)
     async with open_resources(config.run, run, show) as resources:
         choice = partial(_choose, config, resources, fence)
@@ -68,7 +68,7 @@ async def fine_tuned(config: SftRunConfig, run: Run, show: Show) -> FineTuned:
     return FineTuned(sources=chosen, before=before, after=after)
 
 
-async def _choose(config: SftRunConfig, resources: RunResources, fence: Fence) -> ChosenSources:
+async def _choose(config: SftRunConfig, resources: RunResources, fence: FencedTasks) -> ChosenSources:
     """Show the solutions of tasks, and choose among the sessions of every source."""
     start = resources.run.checkpoint(START)
     chooser = Chooser(
