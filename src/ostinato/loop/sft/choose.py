@@ -11,9 +11,9 @@ from hashlib import sha256
 from pathlib import Path
 from random import Random
 
-from ostinato.bench.fence import task_text
+from ostinato.bench.fence import MOST, task_text
 from ostinato.bench.suite import MANIFEST
-from ostinato.data.fence import Fence
+from ostinato.data.fence import Gram, grams
 from ostinato.harness.profiles.profile import PROFILES, by_hash
 from ostinato.loop.run import START, Run
 from ostinato.loop.sft.config import DemonstrationsConfig
@@ -43,21 +43,31 @@ class SftError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FencedTasks:
-    """The tasks that are measured with: what is one of them, or shares text with one, is not learnt from.
+    """The tasks that are measured with: nothing is learnt from what is one of them, or holds one.
 
-    >>> FencedTasks.around([]).texts.shares("anything")
+    The rule is that of `ostinato bench refresh`. That of corpora, some runs in common, would take all tasks
+    of one make for the same, since the same program tests them.
+
+    >>> FencedTasks.around([]).holds("anything")
     False
     """
 
     names: frozenset[str]
     """Their ids and keys."""
-    texts: Fence
+    runs: tuple[frozenset[Gram], ...]
+    """The runs of thirteen words of each."""
 
     @classmethod
     def around(cls, folders: Iterable[Path]) -> "FencedTasks":
         tasks = [task for folder in folders for task in FolderSource(folder).tasks]
         names = (name for task in tasks for name in (task.id, task.key))
-        return cls(names=frozenset(names), texts=Fence(map(task_text, tasks)))
+        runs = (frozenset(grams(task_text(task))) for task in tasks)
+        return cls(names=frozenset(names), runs=tuple(each for each in runs if each))
+
+    def holds(self, text: str) -> bool:
+        """Return whether four fifths of a task's runs stand in a text."""
+        seen = set(grams(text)) if self.runs else set()
+        return any(len(each & seen) >= MOST * len(each) for each in self.runs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +114,7 @@ def showable(
     for task in FolderSource(source.tasks, foreign=source.foreign).tasks:
         if task.split != TRAIN:
             left_out[f"tasks of the split {task.split}, which are not for learning"] += 1
-        elif task.key in fence.names or fence.texts.shares(task_text(task)):
+        elif task.key in fence.names or fence.holds(task_text(task)):
             left_out["tasks of the fence"] += 1
         elif demonstrator(task, Random(0)) is None:
             left_out["tasks whose solution is no patch that the edit tool can make"] += 1
@@ -224,7 +234,7 @@ class Chooser:
         if max(len(row.ids) for row in rows) > self._context:
             return f"longer than the {self._context} positions of the start"
         texts = (self._renderer.tokenizer.decode(row.ids) for row in rows)
-        if session.task_id in self._fence.names or any(map(self._fence.texts.shares, texts)):
+        if session.task_id in self._fence.names or any(map(self._fence.holds, texts)):
             return "that show a task of the fence"
         said = [turn.completion.ids for turn in turns if turn.kind is not TurnKind.SIDE]
         parsed = [self._renderer.parse(ids) for ids in said]
