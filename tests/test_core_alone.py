@@ -49,6 +49,7 @@ CYCLE = ("status", "pause", "resume", "abort", "promote", "rollback")
 CALLS: dict[str, tuple[str, str]] = {
     "run": ("run.toml", "demo"),
     "demo": ("", "demo"),
+    "sft": ("sft.toml", "demo"),
     "init": ("new.toml", "practice"),
     "code": ("hello --url http://127.0.0.1:9 --directory repo", ""),
     "background list": ("", ""),
@@ -148,6 +149,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]]
     subprocess.run(["git", "init", "-q", "repo"], cwd=folder, check=True)
     provide(generate("fix", "seeds", 1), folder / "suite" / "task")
     (folder / "run.toml").write_text("seed = 1\n")
+    (folder / "sft.toml").write_text('start = "repo"\n[sources.own]\ntasks = "suite"\n')
     calls = [[*name.split(), *arguments.split()] for name, (arguments, _) in CALLS.items()]
     command = [environment(folder / "python"), "-c", DRIVER, json.dumps(calls)]
     home = {

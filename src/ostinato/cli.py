@@ -114,6 +114,7 @@ _EXCHANGE = _in("ostinato.exchange.commands")
 COMMANDS: Mapping[str, tuple[str, Register]] = {
     "run": ("teach, practise, measure and deploy a model, as a file says", _RUNS),
     "demo": ("turn the whole circle once, on this machine", _RUNS),
+    "sft": ("fine-tune a model on demonstrations of your own", _in("ostinato.loop.sft.commands")),
     "init": ("write a file for `ostinato run` that suits this machine", _in("ostinato.loop.init")),
     "code": ("let the agent work in a git repository", _AGENT),
     "background": (
@@ -168,6 +169,7 @@ COMMANDS: Mapping[str, tuple[str, Register]] = {
 EXAMPLES = """\
 ostinato run recipes/k1.toml
 ostinato demo --seed 2
+ostinato sft sft.toml --directory runs/sft
 ostinato init run.toml --model ~/models/Qwen3-8B
 ostinato code "the mean in calc.py is off by one"
 ostinato code --resume

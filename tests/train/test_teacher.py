@@ -1,3 +1,4 @@
+import json
 import random
 from pathlib import Path
 
@@ -6,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.store import Ledger, Store
+from ostinato.train.base import StateError
 from ostinato.train.batch import Row
-from ostinato.train.teacher import Pool, TeacherRows, induction_row
+from ostinato.train.teacher import Pool, TeacherRows, chosen_rows, induction_row
 from ostinato.types import Completion, Ending, FinishReason, Session, Source, State, Turn
 
 CONTEXT = 64
@@ -129,3 +131,22 @@ def test_a_session_that_a_failure_of_ours_ended_teaches_nothing(store: Store) ->
     store.end_session("s1", Ending.INFRASTRUCTURE)
     lesson(store, "s2", (2,))
     assert [row.session_id for row in TeacherRows(store, context=CONTEXT).read()] == ["s2"]
+
+
+def test_chosen_sessions_of_several_records_are_learnt_from_and_one_that_is_gone_is_named(
+    tmp_path: Path,
+) -> None:
+    for name in ("one", "two"):
+        store = Store.open(tmp_path / f"{name}.db")
+        lesson(store, f"{name}/a", (1, 2))
+        lesson(store, f"{name}/b", (1, 2), (1, 2, 7, 8, 9))
+        store.close()
+    path = tmp_path / "chosen.json"
+    wanted = {str(tmp_path / "two.db"): ["two/b"], str(tmp_path / "one.db"): ["one/b", "one/a"]}
+    path.write_text(json.dumps(wanted))
+    rows = chosen_rows(path, 0.0)
+    assert [row.session_id for row in rows] == ["two/b", "one/b", "one/a"]
+    assert rows[0].ids == (1, 2, 7, 8, 9, 7, 8) and rows[0].weights == (0, 0, 1, 1, 0, 1, 1)
+    path.write_text(json.dumps({str(tmp_path / "one.db"): ["two/b"]}))
+    with pytest.raises(StateError, match="has session two/b no longer"):
+        chosen_rows(path, 0.0)

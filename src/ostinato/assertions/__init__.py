@@ -1,4 +1,4 @@
-"""Who decides the assertions of hidden tests: found in their text, before anything of a candidate runs.
+"""The one who decides the assertions of hidden tests, as their text tells before a candidate runs.
 
     assert alpha(7) == 28              the judge compares an answer with a value of the test's own: it decides
     assert alpha(7) == calc.WANTED     both sides come from the code under test, which decides itself

@@ -1,4 +1,4 @@
-"""Who decides an asserted expression: the judge, the candidate, or nobody.
+"""The one who decides an asserted expression: the judge, the candidate, or nobody.
 
 Nobody decides by the truth of an answer alone, since any code can answer "true" without knowing what a test
 expects; answers of one function that must be true here and false there are the judge's to decide.
@@ -13,7 +13,7 @@ from ostinato.assertions.values import Names, Origin, Own, Values, last, root
 
 _KINDS = {"isinstance", "issubclass", "assertIsInstance", "assertNotIsInstance"}
 _GUESSED = {"None", "0", "1", "-1", "''", "[]", "{}", "()", "set()"}
-"""What a comparison of the candidate's own could answer without knowing what a test expects."""
+"""The answers that a comparison of the candidate's own could give without knowing what a test expects."""
 _CONTENT = {"map", "filter", "starmap", "list", "tuple", "set", "sorted", "next", "max", "min", "sum", "len"}
 """Functions of Python whose result is true where what the candidate's code answered is."""
 _JUDGES = "the code under test judges its own answers"
@@ -21,7 +21,7 @@ _BOTH = "both sides of a comparison come from the code under test"
 
 
 class Holds(IntEnum):
-    """Who decides an assertion."""
+    """The one who decides an assertion."""
 
     NOBODY = 0
     JUDGE = 1
@@ -29,14 +29,14 @@ class Holds(IntEnum):
 
 
 Decided = tuple[Holds, str]
-"""Who decides an assertion, and of the candidate why."""
+"""The one who decides an assertion, and of the candidate the reason."""
 NOBODY: Decided = (Holds.NOBODY, "")
 JUDGE: Decided = (Holds.JUDGE, "")
 
 
 @dataclass(slots=True)
 class Found:
-    """What was found in one test."""
+    """The findings in one test."""
 
     held: bool = False
     """The judge decides an assertion of it."""

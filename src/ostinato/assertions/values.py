@@ -10,14 +10,14 @@ from typing import TypeVar
 
 T = TypeVar("T")
 DEPTH, CALLS = 8, 20_000
-"""How many calls of the tests' own functions are followed into one another, and in all."""
+"""The numbers of calls of the tests' own functions that are followed into one another, and in all."""
 _IMPORTS = {"import_module", "__import__", "importorskip"}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Origin(IntEnum):
-    """Where a value comes from."""
+    """The place that a value comes from."""
 
     TEST = 0
     ANSWER = 1
@@ -43,7 +43,7 @@ class Own:
 
 Value = Origin | Own
 Names = dict[str, Value]
-"""What each name means; `*` is what a name means that is nowhere, after a `from … import *`."""
+"""The meaning of each name; `*` is what a name means that is nowhere, after a `from … import *`."""
 
 
 class Values(ABC):

@@ -367,11 +367,8 @@ class Services:
 
     def _secrets(self, kind: str) -> dict[str, str]:
         secrets = {ENGINE_SECRET: self.secret} if kind in KNOWN_TO_ENGINES else {}
-        if INHERITED in os.environ:
-            secrets[INHERITED] = os.environ[INHERITED]
-        for name, needed in {PASSWORD: kind in USE_THE_RECORD, REMOTE_KEY: kind == "engine"}.items():
-            if needed and name in os.environ:
-                secrets[name] = os.environ[name]  # a node of a cluster has another environment
+        needed = {INHERITED, PASSWORD if kind in USE_THE_RECORD else REMOTE_KEY if kind == "engine" else ""}
+        secrets |= {name: os.environ[name] for name in needed if name in os.environ}
         if kind in USE_THE_OBJECTS:
             secrets |= {name: value for name, value in os.environ.items() if name.startswith(OF_CLOUDS)}
         return secrets

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from ostinato.assertions import undecided_on_disk
 from ostinato.mining.archive import read_tree
 from ostinato.mining.base import MiningError, SourceTree, Tally, repository_name
 from ostinato.mining.history import History
@@ -159,7 +160,7 @@ class Miner:
             await asyncio.to_thread(shutil.rmtree, task.directory)
             return None
         self.tally.count("tasks")
-        weak = await asyncio.to_thread(undecided_on_disk, task.tests / FOLDER, task.repo, task.test_ids)
+        weak = await asyncio.to_thread(undecided_on_disk, task.tests, task.repo, task.test_ids)
         if weak:
             self.tally.count("tasks with a test that the tested code decides")
             self._say(f"{task.id}: {weak[0]}")

@@ -278,6 +278,8 @@ class SftProcess:
     """folder or URL of the object store that the result is published to, as an anchor"""
     version: int = 0
     """the version of the result"""
+    chosen: Path | None = None
+    """a JSON file of session ids by record, to learn from instead of the teacher's sessions"""
     seed: int = 0
     sft: SftConfig = field(default_factory=SftConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)

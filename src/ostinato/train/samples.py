@@ -91,6 +91,11 @@ def rows_of(turns: Sequence[Turn], advantage: float = 0.0) -> list[Sample]:
     return [_sample(list(segment), advantage) for _, segment in segments]
 
 
+def demonstrated(turns: Sequence[Turn]) -> list[Sample]:
+    """Return the rows of a session to imitate, without calls beside the work. Raises UntrainableError."""
+    return rows_of([turn for turn in turns if turn.kind is not TurnKind.SIDE])
+
+
 def _sample(turns: Sequence[Turn], advantage: float) -> Sample:
     for before, after in pairwise(turns):
         _check_extends(before, after)

@@ -24,7 +24,7 @@ from ostinato.train.config import Budget, SftConfig, SftProcess
 from ostinato.train.journal import Journal
 from ostinato.train.opened import opened
 from ostinato.train.process import Stop, run
-from ostinato.train.teacher import Pool, TeacherRows, induction_row
+from ostinato.train.teacher import Pool, TeacherRows, chosen_rows, induction_row
 
 log = logging.getLogger(__name__)
 INDUCTION_BATCH = 64
@@ -183,7 +183,9 @@ def train(settings: SftProcess, stop: Stop) -> None:
             return
         store = Store.open(settings.store)
         lessons = TeacherRows(store, context=start.context, observed=settings.sft.observed)
-        rows = lessons.read()
+        rows = (
+            lessons.read() if settings.chosen is None else chosen_rows(settings.chosen, settings.sft.observed)
+        )
         if not rows:
             raise StateError("the store holds no session of a teacher to learn from: give lessons first")
         sft = Sft(

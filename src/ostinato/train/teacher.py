@@ -1,13 +1,16 @@
 """Supervised rows: a teacher's sessions from the store, and random spans to copy."""
 
+import json
 import logging
 import random
 from collections.abc import Iterable, Sequence
+from contextlib import closing
+from pathlib import Path
 
 from ostinato.store import Ledger, Store
-from ostinato.train.base import BEYOND_CONTEXT
+from ostinato.train.base import BEYOND_CONTEXT, StateError
 from ostinato.train.batch import Row
-from ostinato.train.samples import UntrainableError, rows_of
+from ostinato.train.samples import UntrainableError, demonstrated, rows_of
 from ostinato.types import Ending, Sample, Session, Source, State
 
 log = logging.getLogger(__name__)
@@ -65,6 +68,18 @@ class TeacherRows:
     def _leave_out(self, id: str, reason: str, detail: str) -> None:
         log.warning("left out: %s", detail)
         self._ledger.account_sessions([id], State.UNTRAINABLE, reason)
+
+
+def chosen_rows(path: Path, observed: float) -> list[Row]:
+    """Return the rows of the sessions that a file names by their record, in its order. Raises StateError."""
+    rows: list[Row] = []
+    for place, ids in json.loads(path.read_text()).items():
+        with closing(Store.open(place)) as store:
+            turns = store.turns_of(ids)
+        if gone := [id for id in ids if id not in turns]:
+            raise StateError(f"{place} has session {gone[0]} no longer: begin anew with --fresh")
+        rows += [row_of(sample, observed) for id in ids for sample in demonstrated(turns[id])]
+    return rows
 
 
 def row_of(sample: Sample, observed: float) -> Row:

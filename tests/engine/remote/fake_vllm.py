@@ -24,6 +24,7 @@ async def fake_vllm(
     tempered: bool = True,
     ends: bool = True,
     prompt_logprobs: str = "own",
+    context: int | None = CONTEXT,
 ) -> AsyncIterator[tuple[str, list[dict[str, Any]]]]:
     """Serve a model that says `ids`, whose last one is a stop token; yield its URL and the bodies it got.
 

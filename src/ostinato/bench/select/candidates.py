@@ -17,7 +17,7 @@ from ostinato.train.batch import ScoredRow
 from ostinato.train.local import DecoderModel
 from ostinato.types import GenerateRequest, Sampling, new_id
 
-SLOTS, DRAFTS = 4, 7
+CONTEXT, SLOTS, DRAFTS = 4096, 4, 7
 TAIL = 24
 """Tokens whose text is searched for the end of an answer, the last of those so far."""
 Score = Callable[[Sequence[Window]], Awaitable[list[Sequence[float]]]]
@@ -38,7 +38,7 @@ class EngineCandidate:
         if room and min(room) < 1:
             raise NotPossibleError(
                 f"{self.name}: a prompt has {max(map(len, asked))} tokens, and its context {self.context}: "
-                "ask for less, or give a longer --context where the model has more positions"
+                "ask for less, or serve it with a longer context"
             )
         slots = asyncio.Semaphore(SLOTS)
 
@@ -85,7 +85,7 @@ class EngineCandidate:
 
 
 @asynccontextmanager
-async def open_local(name: str, directory: Path, context: int) -> AsyncIterator[EngineCandidate]:
+async def open_local(name: str, directory: Path, most: int = CONTEXT) -> AsyncIterator[EngineCandidate]:
     """Open a checkpoint in this process. Raises SelectError for one that our decoder cannot express."""
     try:
         decoder, tokenizer, _ = load(directory)
@@ -94,7 +94,7 @@ async def open_local(name: str, directory: Path, context: int) -> AsyncIterator[
             f"{name} cannot be opened here ({error}): a model of another make can be served by vLLM, and "
             f"named {name}@http://HOST:PORT"
         ) from error
-    longest = min(context, decoder.config.max_positions)
+    longest = min(most, decoder.config.max_positions)
     engine = EmbeddedEngine(decoder, version=0, slots=SLOTS, max_len=longest, drafts=DRAFTS)
     with tempfile.TemporaryDirectory() as states:
         model = DecoderModel(decoder, Path(states))

@@ -79,7 +79,9 @@ class StateTracking:
         )
 
 
-def tracked(files: Mapping[str, str], *, number: int, lines: int, changes: int, seed: int) -> StateTracking:
+def tracked(
+    files: Mapping[str, str], *, number: int, lines: int, changes: int, seed: int = 1
+) -> StateTracking:
     """Return at most `number` items: a stretch of `lines` lines of a file, changed `changes` times.
 
     Raises SelectError when no file has as many lines.

@@ -113,7 +113,7 @@ def not_own(now: Scores, own: tuple[Scores, Scores]) -> str:
 
 
 class OwnScores:
-    """What our own decoder says of a prompt, in float32."""
+    """The scores that our own decoder gives to a prompt, in float32."""
 
     def __init__(self, config: ModelConfig, base: TensorFiles, ids: Sequence[int]) -> None:
         self._config, self._ids = config, ids

@@ -3,6 +3,9 @@
 One follows the other, so that what is learnt does not depend on which lesson ends first.
 """
 
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.loop.config import taught_profiles
 from ostinato.loop.resources import RunResources
@@ -13,14 +16,22 @@ from ostinato.loop.stages.prepare import load_wire
 from ostinato.loop.stages.problems import stream
 from ostinato.loop.stages.teacher import Lessons, TeacherPolicy
 from ostinato.store.ledger.ledger import Ledger
+from ostinato.tasks.source import Problem
 from ostinato.train.config import Budget, SftProcess
 from ostinato.types import TEACHER_VERSION, Arm, Ending, Source, State
 
 
 async def teach(resources: RunResources) -> Taught:
     """Give the lessons, and fine-tune the first weights on them; version 0 is published."""
-    config, settings, run = resources.config, resources.config.teach, resources.run
     taught = await resources.stage("teach/lessons", Taught, lambda: _give(resources))
+    await fine_tune(resources)
+    account_unread(resources)
+    return taught
+
+
+async def fine_tune(resources: RunResources, chosen: Path | None = None) -> None:
+    """Fine-tune the first weights on the lessons, or on the sessions that a file names; publish version 0."""
+    config, settings, run = resources.config, resources.config.teach, resources.run
     trainer_settings = SftProcess(
         store=run.store,
         objects=run.objects,
@@ -30,6 +41,7 @@ async def teach(resources: RunResources) -> Taught:
         budget=Budget(steps=settings.steps),
         sft=settings.sft,
         trainer=config.trainer,
+        chosen=chosen,
     )
     with resources.show.stage("fine-tuning", total=settings.steps) as bar:
 
@@ -38,12 +50,28 @@ async def teach(resources: RunResources) -> Taught:
             bar.at(step.get("step", 0), f"loss {step.get('loss', 0):.3f}")
 
         await resources.train("sft", "ostinato.train.sft", trainer_settings, tick)
-    _account_unread(resources)
-    return taught
 
 
 async def _give(resources: RunResources) -> Taught:
-    """Let the scripted teacher stand where an engine stands, and give all its lessons."""
+    """Give the lessons that the run's settings ask for."""
+    config, settings = resources.config, resources.config.teach
+    problems, shown = stream(config, "lessons"), (settings.lessons, settings.demonstrations)
+    return await give(resources, lambda: next(problems), *shown, taught_profiles(config))
+
+
+async def give(
+    resources: RunResources,
+    draw: Callable[[], Problem],
+    tasks: int,
+    demonstrations: int,
+    profiles: Sequence[str],
+    *,
+    examined: bool = False,
+) -> Taught:
+    """Let the scripted teacher stand where an engine stands, and show so many tasks that `draw` gives.
+
+    Each is shown `demonstrations` times, under each profile in turn; `examined` also runs its hidden tests.
+    """
     config, settings, run = resources.config, resources.config.teach, resources.run
     _, renderer = load_wire(run.checkpoint(START))
     policy = TeacherPolicy(renderer)
@@ -52,18 +80,24 @@ async def _give(resources: RunResources) -> Taught:
     )
     try:
         resources.put_arm(Arm(name="teacher", version=TEACHER_VERSION, share=0.0, engines=(site.url,)))
-        client, problems = resources.client("teacher", "teacher"), stream(config, "lessons")
-        runners = {name: resources.runner(client, name) for name in taught_profiles(config)}
-        lessons = Lessons(runners, policy, Ledger(resources.store), run.tasks / "lessons", settings.at_once)
-        with resources.show.stage("lessons", total=settings.lessons * settings.demonstrations) as bar:
-            shown = settings.lessons, settings.demonstrations
-            await lessons.give(lambda: next(problems), *shown, config.seed, bar.more)
+        client = resources.client("teacher", "teacher")
+        runners = {name: resources.runner(client, name) for name in profiles}
+        lessons = Lessons(
+            runners,
+            policy,
+            Ledger(resources.store),
+            run.tasks / "lessons",
+            settings.at_once,
+            examined=resources.store if examined else None,
+        )
+        with resources.show.stage("lessons", total=tasks * demonstrations) as bar:
+            await lessons.give(draw, tasks, demonstrations, config.seed, bar.more)
     finally:
         await site.close()
     return Taught(sessions=lessons.sessions, void=lessons.void, left_out=lessons.left_out)
 
 
-def _account_unread(resources: RunResources) -> None:
+def account_unread(resources: RunResources) -> None:
     """Account the lessons from which nothing was learnt, because there were few steps, and those cut off."""
     sessions, ledger = resources.store.sessions(source=Source.TEACHER), Ledger(resources.store)
     whole = {session.id for session in sessions if session.ending not in {None, Ending.INFRASTRUCTURE}}

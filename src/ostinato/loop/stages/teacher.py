@@ -21,7 +21,7 @@ from ostinato.loop.stages.dialect import Wording
 from ostinato.model.families import Renderer
 from ostinato.model.transcript import messages_of
 from ostinato.sandbox.base import SandboxError
-from ostinato.store import Ledger, Stage
+from ostinato.store import Ledger, Stage, Store
 from ostinato.tasks.source import Problem
 from ostinato.tasks.teaching.demonstrate import Demonstrator, demonstrator
 from ostinato.types import Ending, GenerateRequest, Source, State, Task, new_id
@@ -58,6 +58,8 @@ class Lessons:
     A demonstration depends on the seed, its task and its number, and not on which one ends first. Those of a
     task are given one after another, under each profile of `runners` in turn. One that a failure of ours
     spoils is given again in another session, at most `RETRIES` times, and then left out.
+
+    With `examined`, a store, each is verified by the hidden tests, and the findings are recorded there.
     """
 
     def __init__(
@@ -67,11 +69,14 @@ class Lessons:
         ledger: Ledger,
         directory: Path,
         at_once: int,
+        *,
+        examined: Store | None = None,
     ) -> None:
         self._ways = [(runner, Wording(profile(name))) for name, runner in runners.items()]
         self._ledger = ledger
         self._policy = policy
         self._directory = directory
+        self._examined = examined
         self._slots = asyncio.Semaphore(at_once)
         self._most = 0
         self.sessions = 0
@@ -142,9 +147,13 @@ class Lessons:
         runner, dialect = way
         self._policy.take_charge(session_id, teacher, dialect)
         try:
-            outcome, _ = await runner.attempt(
+            outcome, left = await runner.attempt(
                 task, CardUser(task), source=Source.TEACHER, session_id=session_id
             )
+            if self._examined is not None:
+                episode = await runner.verify(task, outcome, left)
+                self._examined.record((), episode.signals(), ())
+                outcome = episode.outcome
         except SandboxError as error:
             return f"the sandbox failed: {error}"
         finally:

@@ -13,34 +13,25 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ostinato import extras
+from ostinato.bench.select.base import Instrument, ModelReading, SelectError
+from ostinato.bench.select.figures import PairedTable, reading, table, text
+from ostinato.bench.select.knowledge import FreshKnowledge, Library, fresh_knowledge
+from ostinato.bench.select.loss import CodebaseLoss
+from ostinato.bench.select.state import tracked
 from ostinato.config import secret
-from ostinato.sandbox.choose import KINDS
+from ostinato.engine.base import EngineError
+from ostinato.loop.hub import find_model
+from ostinato.mining.archive import newest, read_files
+from ostinato.mining.base import repository_name
+from ostinato.sandbox.choose import KINDS, choose_backend
+from ostinato.web.origin import is_loopback
 
 if TYPE_CHECKING:
-    from ostinato.bench.select.base import Instrument, ModelReading
     from ostinato.bench.select.candidates import EngineCandidate
-    from ostinato.bench.select.figures import PairedTable
-    from ostinato.bench.select.knowledge import Library
 
-DONE, WRONG = 0, 2
+DONE = 0
 KEY = "OSTINATO_SELECT_KEY"
-TEXT = (
-    ".py",
-    ".pyi",
-    ".c",
-    ".h",
-    ".cc",
-    ".cpp",
-    ".rs",
-    ".go",
-    ".js",
-    ".ts",
-    ".tsx",
-    ".java",
-    ".rb",
-    ".sh",
-    ".sql",
-)
+TEXT = (".py", ".pyi", ".c", ".h", ".cc", ".cpp", ".rs", ".go", ".js", ".ts", ".java", ".rb", ".sh", ".sql")
 """The endings of the files that count as code."""
 
 
@@ -61,7 +52,6 @@ class NamedModel:
     @classmethod
     def read(cls, word: str) -> "NamedModel":
         """Read CHECKPOINT or CHECKPOINT@URL. Raises SelectError."""
-        from ostinato.bench.select.base import SelectError
 
         checkpoint, at, url = word.partition("@")
         if not checkpoint or (at and not url.startswith(("http://", "https://"))):
@@ -116,17 +106,12 @@ def register(commands: Any) -> None:
     parser.add_argument(
         "--window", type=int, default=1024, help="tokens that a model sees at once of the codebase"
     )
-    parser.add_argument("--context", type=int, default=4096, help="tokens of a model opened here at most")
-    parser.add_argument("--seed", type=int, default=1, help="the seed of the changes")
     parser.add_argument("--sandbox", choices=["auto", *KINDS], default="auto", help="where libraries run")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
-    from ostinato.bench.select.base import SelectError
-    from ostinato.bench.select.figures import text
-
     models = [NamedModel.read(word) for word in options.models]
     if len({model.name for model in models}) < len(models):
         raise SelectError("a model is named twice: name each once")
@@ -147,8 +132,6 @@ def _run(options: argparse.Namespace) -> int:
 
 def _refuse_to_send(models: Sequence[NamedModel], options: argparse.Namespace) -> None:
     """Raise SelectError before code goes to another machine that nobody allowed."""
-    from ostinato.bench.select.base import SelectError
-    from ostinato.web.origin import is_loopback
 
     away = [
         model.url for model in models if model.url and not is_loopback(urlsplit(model.url).hostname or "")
@@ -161,8 +144,6 @@ def _refuse_to_send(models: Sequence[NamedModel], options: argparse.Namespace) -
 
 
 def _cutoffs(words: Sequence[str], models: Sequence[NamedModel]) -> dict[str, str]:
-    from ostinato.bench.select.base import SelectError
-
     found = {}
     for word in words:
         name, _, day = word.rpartition("=")
@@ -173,8 +154,6 @@ def _cutoffs(words: Sequence[str], models: Sequence[NamedModel]) -> dict[str, st
 
 
 def _day(text: str, where: str) -> str:
-    from ostinato.bench.select.base import SelectError
-
     try:
         return date.fromisoformat(text).isoformat()
     except ValueError as error:
@@ -183,18 +162,12 @@ def _day(text: str, where: str) -> str:
 
 async def choose(
     models: Sequence[NamedModel], options: argparse.Namespace, cutoffs: Mapping[str, str]
-) -> "list[PairedTable]":
+) -> list[PairedTable]:
     """Use every instrument on one model after another, so that one at a time is in memory.
 
     A model that cannot be opened has no figure. Raises SelectError when none can.
     """
-    from ostinato.bench.select.base import SelectError
-    from ostinato.bench.select.figures import reading, table
-    from ostinato.engine.base import EngineError
-    from ostinato.loop.hub import find_model
-
     folders = {each.name: find_model(each.checkpoint, tokenizer_only=bool(each.url)) for each in models}
-
     async with AsyncExitStack() as stack:
         instruments = await _instruments(options, stack)
         readings: list[dict[str, ModelReading | str]] = [{} for _ in instruments]
@@ -226,15 +199,10 @@ def _opened(
 
     if model.url:
         return open_served(model.name, model.url, directory, secret(options.key_file, KEY))
-    return open_local(model.name, directory, options.context)
+    return open_local(model.name, directory)
 
 
-async def _instruments(options: argparse.Namespace, stack: AsyncExitStack) -> "list[Instrument]":
-    from ostinato.bench.select.knowledge import fresh_knowledge
-    from ostinato.bench.select.loss import CodebaseLoss
-    from ostinato.bench.select.state import tracked
-    from ostinato.sandbox.choose import choose_backend
-
+async def _instruments(options: argparse.Namespace, stack: AsyncExitStack) -> list[Instrument]:
     made: list[Instrument] = []
     libraries = [_library(word) for word in options.library]
     files, facts = codebase(options.code, options.code_bytes) if options.code is not None else ({}, {})
@@ -245,18 +213,14 @@ async def _instruments(options: argparse.Namespace, stack: AsyncExitStack) -> "l
     if files:
         size = {"number": options.files, "lines": options.lines, "changes": options.changes}
         made += [
-            tracked(files, seed=options.seed, **size),
+            tracked(files, **size),
             CodebaseLoss(files=files, window=options.window, facts=facts),
         ]
     return made
 
 
-def _library(word: str) -> "Library":
+def _library(word: str) -> Library:
     """Read ARCHIVE or ARCHIVE@DATE. Raises SelectError and MiningError."""
-    from ostinato.bench.select.base import SelectError
-    from ostinato.bench.select.knowledge import Library
-    from ostinato.mining.archive import newest, read_files
-    from ostinato.mining.base import repository_name
 
     name, _, day = (word, "", "") if Path(word).exists() else word.rpartition("@")
     path = Path(name)
@@ -274,8 +238,6 @@ def codebase(path: Path, most: int) -> tuple[dict[str, str], dict[str, int]]:
 
     Beside it are the numbers of files taken, and of those left out. Raises SelectError for none.
     """
-    from ostinato.bench.select.base import SelectError
-    from ostinato.mining.archive import read_files
 
     found, left = dict[str, str](), dict.fromkeys(("no code", "no UTF-8", "empty", "beyond --code-bytes"), 0)
     for name, data in sorted(read_files(path)[0].items(), key=lambda item: item[0].encode()):
@@ -298,9 +260,8 @@ def codebase(path: Path, most: int) -> tuple[dict[str, str], dict[str, int]]:
     return found, {"files": len(found), "bytes": sum(len(text.encode()) for text in found.values()), **left}
 
 
-def _parts(instrument: "Instrument", cutoffs: Mapping[str, str]) -> dict[str, dict[str, list[bool]]]:
+def _parts(instrument: Instrument, cutoffs: Mapping[str, str]) -> dict[str, dict[str, list[bool]]]:
     """Return which questions are on libraries older than a model's cut-off, and which on newer ones."""
-    from ostinato.bench.select.knowledge import FreshKnowledge
 
     if not isinstance(instrument, FreshKnowledge):
         return {}

@@ -38,11 +38,11 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class TeamStanding:
     """The state of a team: its people, what may be learnt from, and what can be shown.
 
     >>> arrived = Arrived(counted=3, young=0)
-    >>> Standing(people=(), arrived=arrived, wanted=40, a_day=2.0, claim="").first_in_days
+    >>> TeamStanding(people=(), arrived=arrived, wanted=40, a_day=2.0, claim="").first_in_days
     18.5
     """
 
@@ -97,7 +97,7 @@ def remove(store: Store, user: str, organisation: str | None) -> tuple[Member, i
     return here.get((user, theirs), Member(user=user, organisation=theirs)), len(mine), withdrawn
 
 
-def standing(store: Store, live: LiveConfig, now: float) -> Standing:
+def standing(store: Store, live: LiveConfig, now: float) -> TeamStanding:
     """Return where the team stands; administrators, who work with no model, are none of its people."""
     worked = {(each.user, each.organisation): each for each in _worked(store, now)}
     states = dict.fromkeys(worked, "left")
@@ -116,7 +116,7 @@ def standing(store: Store, live: LiveConfig, now: float) -> Standing:
     began = min((each.first_at for each in people if each.first_at is not None), default=now)
     days = min(WEEK, max(1.0, (now - began) / DAY_S))
     joined = [each.recent for each in people if each.state == "joined"]
-    return Standing(
+    return TeamStanding(
         people=tuple(people),
         arrived=ripe(store, definition, now=now, oldest_s=live.oldest_s),
         wanted=live.sessions,

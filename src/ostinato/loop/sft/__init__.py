@@ -1,0 +1,1 @@
+"""`ostinato sft`: fine-tuning on demonstrations of one's own. The command line comes in."""
