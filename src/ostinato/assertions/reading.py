@@ -39,7 +39,7 @@ class TestReader(Decisions):
         self._files = {_dotted(path): path for path in tests}
         self._modules: dict[str, Names] = {}
         self._shade = ""
-        """The reason why the candidate decides whatever is asserted here; empty where each assertion tells."""
+        """The reason why the candidate decides whatever is asserted here; empty where each tells."""
 
     def faults(self, ids: Sequence[str]) -> list[str]:
         """Return a sentence for each test of these ids that the judge does not decide; none means all."""
