@@ -196,13 +196,14 @@ class RunResources:
             settings = [engine_settings(self.config, self.run, version, url) for url in urls]
             settings = settings or [engine_settings(self.config, self.run, version)] * (1 + others)
             names = [f"engine-{arm.name}{f'-{i}' if i else ''}" for i in range(len(settings))]
-            started = [
-                await self.services.start(name, "ostinato.engine.server", each)
-                for name, each in zip(names, settings, strict=True)
-            ]
+            started = [await self.engine(*each) for each in zip(names, settings, strict=True)]
             yield ArmEngines(started, lambda *urls: point_arm(self.store, arm, *urls), together=len(urls) > 1)
             for engine in started:
                 await self.services.stop(engine)
+
+    async def engine(self, name: str, settings: EngineServerConfig) -> Service:
+        """Start an engine server."""
+        return await self.services.start(name, "ostinato.engine.server", settings)
 
     def engines(self, patience_s: float) -> EngineClient:
         """Return a client of this run's engines, past the gateway."""
