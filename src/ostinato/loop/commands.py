@@ -87,8 +87,9 @@ def register(commands: Any) -> None:
     model.add_argument("--python", help="interpreter that has vLLM")
     model.add_argument(
         "--draft",
-        choices=["auto", "suffix", "none"],
-        help="draft what followed the same tokens before; auto: in the embedded engine (default: auto)",
+        choices=["auto", "suffix", "mtp", "none"],
+        help="draft what followed the same tokens before, or what the model's MTP layer foretells; auto: in "
+        "the embedded engine (default: auto)",
     )
     serve.set_defaults(run=_serve, interrupted="stopped: the engine and the gateway have ended")
 
