@@ -249,7 +249,7 @@ def main() -> None:
         lambda directory: study(Pretrained(directory=directory)),
         lambda directory, results, _seeds: ranks_of(Pretrained(directory=directory), results),
         _lines,
-        draw,
+        picture=draw,
     )
 
 

@@ -43,6 +43,7 @@ def command(
     study_in: Callable[[Path], Study],
     more_of: Callable[[Path, Results, Sequence[int]], Mapping[str, Any]],
     lines_of: Callable[[Mapping[str, Any]], Iterable[str]],
+    *,
     picture: Callable[[Study, Results, Path], None] = draw,
 ) -> None:
     """Run the command line of a study of runs below a folder, `directory` by default, seed after seed.
