@@ -44,7 +44,7 @@ from ostinato.train.pretrain.run import train
 
 FILE = Path(__file__).with_suffix(".toml")
 PACKAGES, HELD_OUT = ("rich", "starlette", "pytest", "httpx", "uvicorn"), "httpcore"
-LEVELS: Mapping[str, int] = {"1": 65_536, "4": 262_144, "16": 1_048_576}
+LEVELS: Mapping[str, int] = {"1": 32_768, "4": 131_072, "16": 524_288}
 """The tokens of each level; the weights are as many, so compute is in proportion."""
 COMPARED = "compared"
 BITS, TAUGHT, REWARD = "bits a byte", "held out, taught", "held out, practised"
@@ -184,7 +184,7 @@ def study(runs: Pretrained) -> Study:
         shrunk=(
             "0.5 million weights of random start, "
             f"{', '.join(f'{tokens:,}' for tokens in runs.levels.values())} tokens of Python, pebbles of the "
-            "kind fix, 8 versions of 8 groups of 8"
+            "kind fix, 6 versions of 8 groups of 8"
         ),
         arms=(*levels, COMPARED),
         run=runs.run,
