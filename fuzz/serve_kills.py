@@ -19,7 +19,7 @@ import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -189,6 +189,17 @@ async def _turn(
     )
 
 
+def _killed(pid: int | None) -> bool:
+    """Kill a process; return whether it was there, and had not ended by itself meanwhile."""
+    if pid is None:
+        return False
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 async def survive(run: Run, victims: list[str], seed: int, clients: int = 4) -> Survived:
     """Kill the victims one after the other; each time wait until turns are acknowledged again.
 
@@ -205,19 +216,15 @@ async def survive(run: Run, victims: list[str], seed: int, clients: int = 4) -> 
             for victim in [*victims, ""]:
                 before = len(found.acknowledged)
                 async with asyncio.timeout(LATE_S):
-                    while len(found.acknowledged) < before + clients or (
-                        victim and served.pid(victim) is None
-                    ):
+                    while True:
                         if failed := [task for task in load if task.done()]:
                             await failed[0]
+                        if len(found.acknowledged) >= before + clients:
+                            await asyncio.sleep(rng.random() * 0.2)
+                            if not victim or _killed(served.pid(victim)):
+                                break
                         await asyncio.sleep(0.01)
-                if not victim:
-                    break
-                await asyncio.sleep(rng.random() * 0.2)
-                if (pid := served.pid(victim)) is not None:
-                    with suppress(ProcessLookupError):  # it ended by itself meanwhile
-                        os.kill(pid, signal.SIGKILL)
-                        found.kills[victim] += 1
+                found.kills[victim] += bool(victim)
         finally:
             for task in load:
                 task.cancel()
