@@ -37,6 +37,7 @@ from ostinato.search.config import SearchConfig
 from ostinato.store import Store
 from ostinato.store.accounts import hash_key, new_key
 from ostinato.types import Arm
+from ostinato.web.port import root_of
 from ostinato.web.secret import bearer
 
 log = logging.getLogger(__name__)
@@ -273,7 +274,7 @@ def engine_settings(
             follow=version is None,
             version=version,
             backend="remote",
-            remote=url.rstrip("/").removesuffix("/v1"),
+            remote=root_of(url),
             release=engine.release,
             on_release=engine.on_release,
             released=(engine.released or run.directory / "released").resolve(),

@@ -26,6 +26,7 @@ from ostinato.mining.archive import newest, read_files
 from ostinato.mining.base import repository_name
 from ostinato.sandbox.choose import KINDS, choose_backend
 from ostinato.web.origin import is_loopback
+from ostinato.web.port import root_of
 
 if TYPE_CHECKING:
     from ostinato.bench.select.candidates import EngineCandidate
@@ -57,7 +58,7 @@ class NamedModel:
         checkpoint, at, url = word.partition("@")
         if not checkpoint or (at and not url.startswith(("http://", "https://"))):
             raise SelectError(f"{word!r} is no CHECKPOINT and no CHECKPOINT@http://HOST:PORT")
-        return cls(name=word, checkpoint=checkpoint, url=url.rstrip("/").removesuffix("/v1"))
+        return cls(name=word, checkpoint=checkpoint, url=root_of(url))
 
 
 def register(commands: Any) -> None:
