@@ -51,10 +51,17 @@ def run(
     trainer = getattr(settings, "trainer", None)
     ranks = trainer.ranks if isinstance(trainer, TrainerConfig) else 1
     if ranks > 1:
-        from ostinato.train.fsdp.ranks import torchrun, under_torchrun
+        from ostinato.train.fsdp.ranks import end, torchrun, under_torchrun
 
         if not under_torchrun():
             return torchrun(module, sys.argv[1:] if arguments is None else arguments, ranks)
+    status = _worked(settings, work, module)
+    if ranks > 1:
+        end(status)
+    return status
+
+
+def _worked(settings: T, work: Callable[[T, Stop], None], module: str) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     torch.set_num_threads(1)
     # A list, since a handler can be interrupted by a second signal: `Event.set` would wait for its own lock.

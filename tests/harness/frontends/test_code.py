@@ -291,7 +291,7 @@ async def test_the_first_turn_broken_off_is_no_fault(coded, script: list[str], r
         await asyncio.sleep(0.01)
     running.cancel()
     status, screen = await running
-    assert status == 130 and "interrupted" in screen and "404" not in screen
+    assert status == 130 and "interrupted" in screen and "does not take" not in screen
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from ostinato.train.base import NO_GRADIENT
 from ostinato.train.batch import ScoredRow
 from ostinato.train.config import LearnerConfig, PolicyConfig, TrainerConfig
 from ostinato.train.fsdp.model import ShardedModel
-from ostinato.train.fsdp.ranks import LeadingTrainer, Ranks, follow
+from ostinato.train.fsdp.ranks import LeadingTrainer, Ranks, end, follow
 from ostinato.train.policy import advantage_step
 from ostinato.train.trainer import ChainTrainer
 from ostinato.types import Group, Sample
@@ -50,7 +50,7 @@ def main(start: Path, run: Path, objects: str, count: int, fault: str) -> None:
         if ranks.leads:
             sys.stdout.write(json.dumps(told) + "\n")
         ranks.leave()
-        return
+        end(0)
     if fault == "die" and not ranks.leads:
         step = chain.imitate
         calls = iter(range(100))
@@ -66,6 +66,7 @@ def main(start: Path, run: Path, objects: str, count: int, fault: str) -> None:
     else:
         lead(LeadingTrainer(chain, ranks), model)
     ranks.leave()
+    end(0)
 
 
 def penalised(chain: ChainTrainer) -> list[list[float]]:
