@@ -6,7 +6,7 @@ import pytest
 from tests.store.builders import session, turn
 
 from ostinato.store import Store
-from ostinato.store.pages import ended_sessions, newest_sessions
+from ostinato.store.pages import ended_sessions, latest_sessions, newest_sessions
 from ostinato.store.purge import purge
 from ostinato.types import Ending, Source
 
@@ -26,6 +26,9 @@ def test_every_ended_live_session_is_in_one_page(tmp_path: Path, size: int) -> N
     assert [each.id for page in pages for each in page] == [f"s{n}" for n in range(7)]
     assert max(map(len, pages)) == min(size, 7)
     assert list(ended_sessions(store, [], size)) == []
+    back = [each for page in latest_sessions(store, size) for each in page]
+    assert sorted(back, key=lambda each: (each.started_at, each.id), reverse=True) == back
+    assert {each.id for each in back} == {*(f"s{n}" for n in range(7)), "other"}
 
 
 def test_the_newest_of_an_arm_before_a_moment(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 
 from ostinato.data.fence import Gram, grams
 from ostinato.store import Store
+from ostinato.store.pages import chosen_sessions
 from ostinato.store.ledger.phases import Stage
 from ostinato.store.ledger.prompt_queries import shown_by
 from ostinato.tasks.base import load_task
@@ -90,9 +91,8 @@ def texts_at(place: Path) -> Iterator[str]:
 
 def training_texts(store: Store, decode: Decode) -> Iterator[str]:
     """Yield the text of every recorded session that training may read, the last turn of each segment."""
-    ids = [session.id for source in LEARNT for session in store.sessions(source=source)]
-    for start in range(0, len(ids), AT_ONCE):
-        for turns in store.turns_of(ids[start : start + AT_ONCE]).values():
+    for page in (page for source in LEARNT for page in chosen_sessions(store, AT_ONCE, source=source)):
+        for turns in store.turns_of([session.id for session in page]).values():
             last = {turn.segment: turn for turn in turns}
             for turn in last.values():
                 yield decode((*turn.prompt_ids, *turn.completion.ids))

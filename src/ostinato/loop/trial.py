@@ -329,7 +329,7 @@ def compare_held_out(resources: Resources, as_of: float) -> SumOfPromotions | No
     if not resources.config.live.hold_out:
         return None
     since = last_promotion(resources.store)
-    sessions = [each for each in account_held_out(resources.store) if each.started_at >= since]
+    sessions = account_held_out(resources.store, since)
     return sum_of_promotions(
         observe(resources.store, live_definition(resources.config.live), sessions, as_of), {}
     )

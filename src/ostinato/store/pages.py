@@ -24,6 +24,11 @@ def ended_sessions(
     return _pages(store, _ended(arms).where(COLUMNS.started_at >= since), ("id",), size)
 
 
+def latest_sessions(store: Store, size: int) -> Iterator[list[Session]]:
+    """Yield the ended live sessions of all arms, newest first, as `ended_sessions` does."""
+    return _pages(store, _ended(), ("started_at", "id"), size, newest_first=True)
+
+
 def newest_sessions(store: Store, arm: str, most: int, *, before: float) -> list[Session]:
     """Return the newest ended live sessions of an arm that began `before`, in seconds since the epoch, oldest
     first and without purged ones. Raises StoreError.
@@ -50,25 +55,28 @@ def chosen_sessions(
     return _pages(store, query, ("started_at", "id"), size)
 
 
-def _ended(arms: Sequence[str]) -> Select[Any]:
-    return select(schema.sessions).where(
-        COLUMNS.source == Source.LIVE.value, COLUMNS.arm.in_(arms), COLUMNS.ending.is_not(None)
-    )
+def _ended(arms: Sequence[str] | None = None) -> Select[Any]:
+    query = select(schema.sessions).where(COLUMNS.source == Source.LIVE.value, COLUMNS.ending.is_not(None))
+    return query if arms is None else query.where(COLUMNS.arm.in_(arms))
 
 
 def _unpurged(query: Select[Any]) -> Select[Any]:
     return query.where(COLUMNS.id.not_in(select(schema.purges.c.session_id)))
 
 
-def _pages(store: Store, query: Select[Any], by: Sequence[str], size: int) -> Iterator[list[Session]]:
+def _pages(
+    store: Store, query: Select[Any], by: Sequence[str], size: int, *, newest_first: bool = False
+) -> Iterator[list[Session]]:
     """Yield the sessions of a query, each page in a transaction of its own, in the order of columns that
     tell all sessions apart."""
     order = [COLUMNS[name] for name in by]
-    query = _unpurged(query).order_by(*order).limit(size)
+    ordered = [column.desc() for column in order] if newest_first else order
+    query = _unpurged(query).order_by(*ordered).limit(size)
     following = query
     while page := _read(store, following):
         yield page
-        following = query.where(tuple_(*order) > tuple_(*(getattr(page[-1], name) for name in by)))
+        key, last = tuple_(*order), tuple_(*(getattr(page[-1], name) for name in by))
+        following = query.where(key < last if newest_first else key > last)
 
 
 def _read(store: Store, query: Select[Any]) -> list[Session]:

@@ -1,5 +1,6 @@
 """The hold-out during a cycle: the first version is served beside the champion."""
 
+import math
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import reduce
@@ -9,8 +10,12 @@ from ostinato.deploy.traffic import placed
 from ostinato.loop.base import Resources
 from ostinato.loop.results import Published
 from ostinato.store import Ledger, Store
-from ostinato.types import Arm, Session, Source, State
+from ostinato.store.pages import ended_sessions
+from ostinato.types import Arm, Session, State
 from ostinato.types.release import HOLD_OUT
+
+PAGE = 2_000
+"""The sessions that are read from the record at once."""
 
 
 @asynccontextmanager
@@ -39,12 +44,10 @@ async def holding_out(resources: Resources, champion: Arm) -> AsyncIterator[None
         yield
 
 
-def account_held_out(store: Store) -> list[Session]:
-    """Account all ended sessions of the hold-out as measured, and return them."""
-    sessions = [
-        session
-        for arm in (FIRST, NEWEST)
-        for session in store.sessions(source=Source.LIVE, arm=arm, ended=True)
-    ]
-    Ledger(store).account_sessions([session.id for session in sessions], State.MEASURED)
-    return sessions
+def account_held_out(store: Store, since: float = math.inf) -> list[Session]:
+    """Account all ended sessions of the hold-out as measured; return those that began at `since` or later."""
+    found = list[Session]()
+    for page in ended_sessions(store, (FIRST, NEWEST), PAGE):
+        Ledger(store).account_sessions([session.id for session in page], State.MEASURED)
+        found += [session for session in page if session.started_at >= since]
+    return found

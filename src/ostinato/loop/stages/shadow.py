@@ -17,7 +17,8 @@ from ostinato.model.families import load_renderer
 from ostinato.model.families.base import Renderer
 from ostinato.rewards.signals import without_side_calls
 from ostinato.store import Store
-from ostinato.types import Arm, Ending, FinishReason, GenerateRequest, Source, Turn, new_id
+from ostinato.store.pages import latest_sessions
+from ostinato.types import Arm, Ending, FinishReason, GenerateRequest, Turn, new_id
 
 EACH = 4
 """The most requests of one session, so that a long one does not stand for all."""
@@ -59,16 +60,19 @@ async def shadow(resources: Resources, champion: int, candidate: int) -> Shadowe
 
 def recorded_requests(store: Store, count: int) -> list[tuple[str, Turn]]:
     """Return the newest requests of people who agreed, each with its person; at most `EACH` of a session."""
-    ended = store.sessions(source=Source.LIVE, ended=True)[::-1]
-    agreed = store.accounts.may_train_on(ended)
-    given = [session for session in agreed if session.ending is not Ending.INFRASTRUCTURE][:count]
-    turns = store.turns_of([session.id for session in given])
-    found = [
-        (session.user, turn)
-        for session in given
-        for turn in without_side_calls(turns.get(session.id, ()))[:EACH]
-        if turn.prompt_ids
-    ]
+    found = list[tuple[str, Turn]]()
+    for page in latest_sessions(store, count):
+        agreed = store.accounts.may_train_on(page)
+        given = [session for session in agreed if session.ending is not Ending.INFRASTRUCTURE]
+        turns = store.turns_of([session.id for session in given])
+        found += [
+            (session.user, turn)
+            for session in given
+            for turn in without_side_calls(turns.get(session.id, ()))[:EACH]
+            if turn.prompt_ids
+        ]
+        if len(found) >= count:
+            break
     return found[:count]
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ostinato.model.decoder import Decoder
     from ostinato.rewards.live.definition import LiveDefinition
     from ostinato.store import Store
-    from ostinato.types import Sample
+    from ostinato.types import Sample, Session
 
 DONE, WRONG = 0, 2
 
@@ -114,22 +114,28 @@ def recorded(
     of those were praised. A session of which not every turn can be scored is left out as a whole.
     """
     from ostinato.rewards.signals import SignalValueError
+    from ostinato.store.pages import latest_sessions
     from ostinato.store.purge import trained_sessions
     from ostinato.train.samples import BESIDE_THE_WORK, UntrainableError, samples_of, trainable
-    from ostinato.types import Ending, Source
+    from ostinato.types import Ending
 
-    ended = [
-        each
-        for each in store.sessions(source=Source.LIVE, ended=True)[::-1]
-        if each.started_at <= as_of and each.ending is not Ending.INFRASTRUCTURE
-    ]
-    given = store.accounts.may_train_on(ended)
-    with store.database.read() as connection:
-        trained = trained_sessions(connection, [each.id for each in given])
-    fresh = [each for each in given if each.id not in trained][:most]
+    fresh: list[Session] = []
+    found: list[Recorded] = []
+    unseen = {"trained_on": 0, "young": 0, "unscored": 0}
+    for page in latest_sessions(store, 2 * most):
+        ended = [
+            each for each in page if each.started_at <= as_of and each.ending is not Ending.INFRASTRUCTURE
+        ]
+        given = store.accounts.may_train_on(ended)
+        with store.database.read() as connection:
+            trained = trained_sessions(connection, [each.id for each in given])
+        unseen["trained_on"] += len(trained)
+        fresh += [each for each in given if each.id not in trained]
+        if len(fresh) >= most:
+            break
+    fresh = fresh[:most]
     ids = [each.id for each in fresh]
     turns_of, signals_of = store.turns_of(ids), store.signals_of(ids)
-    found, unseen = list[Recorded](), {"trained_on": len(trained), "young": 0, "unscored": 0}
     for session in fresh:
         turns = turns_of.get(session.id, [])
         try:
