@@ -12,9 +12,9 @@ from tempfile import TemporaryDirectory
 
 from ostinato.data.fence import Gram, grams
 from ostinato.store import Store
-from ostinato.store.pages import chosen_sessions
 from ostinato.store.ledger.phases import Stage
 from ostinato.store.ledger.prompt_queries import shown_by
+from ostinato.store.pages import chosen_sessions
 from ostinato.tasks.base import load_task
 from ostinato.tasks.packed import PackedSource
 from ostinato.tasks.source import task_folders
