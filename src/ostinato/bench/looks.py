@@ -64,6 +64,8 @@ class Look:
     @property
     def words(self) -> str:
         """The finding in one line for a person."""
+        if not self.sessions:
+            return "no recorded session is left to look at: none that was trained on counts"
         what = f"{self.gain} reward a session" if self.gain is not None else "not known, too little to go by"
         return f"{what}; worth {self.sessions:.0f} sessions of {self.users:.0f} users, {self.cut:.1%} cut"
 
