@@ -1,13 +1,16 @@
 """A client of our own servers: HTTP/1.1 over connections that stay open.
 
-A general client does much for each request that they never need: cookies, redirects, proxies, compression.
-That was a fifth of the CPU time of a model call in the gateway.
+A general client does much for each request that these never need: cookies, redirects, proxies, compression.
+That was a quarter of the CPU time of a model call in the gateway. A body has a length or is chunked; one that
+ends with its connection counts as broken.
 """
 
 import asyncio
+import ssl
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,6 +19,8 @@ import httptools
 CONNECT_S = 5.0
 SILENT_S = 300.0
 """Seconds without a byte after which a server counts as away."""
+IDLE_S = 60.0
+"""Seconds after which a connection is not used again; our servers close it a little later."""
 
 
 class AwayError(Exception):
@@ -25,20 +30,20 @@ class AwayError(Exception):
 class Connection(asyncio.Protocol):
     """One connection, with one request at a time."""
 
-    status = 0
-    """The status of the response; 0 before its head has arrived."""
-    complete = False
-    stays_open = False
-    """Whether the server takes another request on this connection after a complete response."""
-    _transport: Any  # uvloop's are no `asyncio.Transport`
-    _pieces: list[bytes]
-    _error: str | None = None
-    _wake: "asyncio.Future[None] | None" = None
+    def __init__(self) -> None:
+        self.status = 0
+        """The status of the response; 0 before its head has arrived."""
+        self.is_free = False
+        """Whether the response is complete, and the server takes another request."""
+        self._complete = True
+        self._pieces: list[bytes] = []
+        self._error = ""
+        self._wake: asyncio.Future[None] | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._transport: Any = None  # uvloop's are no `asyncio.Transport`
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
-        self._parser = httptools.HttpResponseParser(self)
-        self._pieces = []
 
     def connection_lost(self, error: Exception | None) -> None:
         self.break_off(f"the connection was closed: {error or 'by the server'}")
@@ -46,9 +51,13 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self.break_off(f"not HTTP: {error}")
         self._arrived()
+
+    def on_message_begin(self) -> None:
+        if self._complete:
+            raise AwayError("no request is under way")  # which ends the parser's work
 
     def on_headers_complete(self) -> None:
         self.status = self._parser.get_status_code()
@@ -57,28 +66,24 @@ class Connection(asyncio.Protocol):
         self._pieces.append(body)
 
     def on_message_complete(self) -> None:
-        self.complete, self.stays_open = True, self._parser.should_keep_alive()
-
-    @property
-    def is_free(self) -> bool:
-        return self.stays_open and self._error is None
+        self._complete, self.is_free = True, self._parser.should_keep_alive() and not self._error
 
     def break_off(self, why: str) -> None:
         """Close the connection; a response that is not complete ends with an AwayError."""
-        self._error = self._error or why
+        self._error, self.is_free = self._error or why, False
         self._transport.abort()
         self._arrived()
 
     async def send(self, request: bytes) -> None:
         """Send a request and return when the head of its response has arrived. Raise AwayError."""
-        self.status, self.complete, self.stays_open, self._pieces = 0, False, False, []
+        self.status, self.is_free, self._complete, self._pieces = 0, False, False, []
         self._transport.write(request)
         while not self.status:
             await self._more()
 
     async def body(self) -> AsyncIterator[bytes]:
         """Yield the body as it arrives. Raise AwayError when it breaks off."""
-        while self._pieces or not self.complete:
+        while self._pieces or not self._complete:
             if self._pieces:
                 data, self._pieces = b"".join(self._pieces), []
                 yield data
@@ -87,12 +92,12 @@ class Connection(asyncio.Protocol):
 
     async def read(self) -> bytes:
         """Return the whole body. Raise AwayError when it breaks off."""
-        while not self.complete:
+        while not self._complete:
             await self._more()
         return b"".join(self._pieces)
 
     async def _more(self) -> None:
-        if self._error is not None:
+        if self._error:
             raise AwayError(self._error)
         loop = asyncio.get_running_loop()
         self._wake = loop.create_future()
@@ -112,11 +117,12 @@ class Connections:
 
     def __init__(self, headers: Mapping[str, str]) -> None:
         self._fields = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        self._free: dict[str, list[Connection]] = {}
+        self._free: dict[str, list[tuple[float, Connection]]] = {}
+        """By URL, the one used last at the end, each with the time of its last use."""
 
     def close(self) -> None:
-        for connections in self._free.values():
-            for connection in connections:
+        for free in self._free.values():
+            for _, connection in free:
                 connection.break_off("this process stops")
 
     @asynccontextmanager
@@ -125,43 +131,42 @@ class Connections:
 
         Leaving before the response is complete closes the connection. Raises AwayError.
         """
-        connection = self._take(url) or await self._connected(url)
+        connection = self._take(url) or await _connected(url)
         try:
             await connection.send(self._request(url, path, body))
             yield connection
         finally:
             if connection.is_free:
-                self._free.setdefault(url, []).append(connection)
+                self._free.setdefault(url, []).append((time.monotonic(), connection))
             else:
                 connection.break_off("the request was given up")
 
     def _take(self, url: str) -> Connection | None:
-        free = self._free.get(url, ())
+        free, oldest = self._free.get(url), time.monotonic() - IDLE_S
         while free:
-            if (connection := free.pop()).is_free:
+            used_at, connection = free.pop()
+            if connection.is_free and used_at > oldest:
                 return connection
+            connection.break_off("it was not used for long")
         return None
 
-    async def _connected(self, url: str) -> Connection:
-        address = _address(url)
-        loop, secure = asyncio.get_running_loop(), address.scheme == "https"
-        try:
-            async with asyncio.timeout(CONNECT_S):
-                _, connection = await loop.create_connection(
-                    Connection,
-                    address.hostname or "",
-                    address.port or (443 if secure else 80),
-                    ssl=secure or None,
-                )
-        except (OSError, TimeoutError) as error:
-            raise AwayError(f"no connection to {url}: {error or 'no answer'}") from error
-        return connection
-
     def _request(self, url: str, path: str, body: bytes | None) -> bytes:
-        address = _address(url)
-        kind = "GET" if body is None else "POST"
+        address, kind = _address(url), "GET" if body is None else "POST"
         head = f"{kind} {address.path.rstrip('/')}{path} HTTP/1.1\r\nHost: {address.netloc}\r\n{self._fields}"
         return f"{head}Content-Length: {len(body or b'')}\r\n\r\n".encode() + (body or b"")
 
 
+async def _connected(url: str) -> Connection:
+    try:
+        address, loop = _address(url), asyncio.get_running_loop()
+        tls = _tls() if address.scheme == "https" else None
+        host, port = address.hostname or "", address.port or (443 if tls else 80)
+        async with asyncio.timeout(CONNECT_S):
+            return (await loop.create_connection(Connection, host, port, ssl=tls))[1]
+    except (OSError, TimeoutError, ValueError) as error:
+        raise AwayError(f"no connection to {url}: {error or 'no answer'}") from error
+
+
 _address = lru_cache(1_024)(urlsplit)
+_tls = cache(ssl.create_default_context)
+"""Reading the certificates of the system takes tens of milliseconds, so it is done once."""
