@@ -1,14 +1,12 @@
 """The client for engines, which waits a bounded time for one that restarts."""
 
 import asyncio
-import io
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-import aiohttp
 import orjson
 
 from ostinato.gateway.errors import ApiError, unavailable
@@ -23,16 +21,13 @@ from ostinato.types import (
     from_json,
     to_json,
 )
+from ostinato.web.connections import AwayError, Connection, Connections
 from ostinato.web.patience import Patience
 from ostinato.web.secret import ENGINE_SECRET, bearer
 
 log = logging.getLogger(__name__)
 BYTES_OF_AN_ID = 6
 """The usual length of a token's id in JSON."""
-LINE_BYTES = 2**22
-"""The longest NDJSON line: the last one carries the routes of the whole sequence."""
-TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=300)
-AWAY = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError)
 
 Pool = Callable[[], Sequence[str]]
 """Returns the URLs of an arm's engines. It is called before each attempt, since a pool may have changed."""
@@ -79,13 +74,11 @@ class EngineClient:
         self._patience_s = patience_s
         self._tokenizer = tokenizer
         self._same_tokenizer: set[str] = set()
-        self._headers = {"Content-Type": "application/json"} | bearer(secret)
-        self._http: aiohttp.ClientSession | None = None
+        self._connections = Connections({"Content-Type": "application/json"} | bearer(secret))
         self.replicas = Replicas()
 
     async def aclose(self) -> None:
-        if self._http is not None:
-            await self._http.close()
+        self._connections.close()
 
     async def generate(self, pool: Pool, request: GenerateRequest) -> Completion:
         """Return the whole completion.
@@ -99,7 +92,7 @@ class EngineClient:
                 with self._lease(request, pool) as url:
                     async with self._open(url, body) as response:
                         return _completion(await response.read())
-            except (*AWAY, _EngineFailedError) as error:
+            except (AwayError, _EngineFailedError) as error:
                 await _wait(patience, error)
 
     async def stream(self, pool: Pool, request: GenerateRequest) -> AsyncGenerator[EngineEvent]:
@@ -120,8 +113,8 @@ class EngineClient:
                             return
                         got += event
                         yield event
-                    raise aiohttp.ClientPayloadError("the engine's stream ended in the middle")
-            except (*AWAY, _EngineFailedError) as error:
+                    raise AwayError("the engine's stream ended in the middle")
+            except (AwayError, _EngineFailedError) as error:
                 if len(got) > len(before):
                     patience = Patience(self._patience_s)
                 await _wait(patience, error)
@@ -136,7 +129,7 @@ class EngineClient:
         with self.replicas.lease(request.session_id, urls) as url:
             try:
                 yield url
-            except (*AWAY, _EngineFailedError):
+            except (AwayError, _EngineFailedError):
                 self.replicas.failed(url)
                 self._same_tokenizer.discard(url)  # another engine may come back at this address
                 raise
@@ -151,10 +144,10 @@ class EngineClient:
 
     async def _check(self, url: str) -> None:
         try:
-            timeout = aiohttp.ClientTimeout(total=HEALTH_TIMEOUT_S)
-            async with self._session().get(url + "/healthz", timeout=timeout) as response:
+            async with asyncio.timeout(HEALTH_TIMEOUT_S), self._connections.open(url, "/healthz") as response:
+                await response.read()
                 healthy = response.status == 200
-        except (*AWAY, aiohttp.ClientError):
+        except (AwayError, TimeoutError):
             healthy = False
         if healthy:
             self.replicas.answered(url)
@@ -173,25 +166,25 @@ class EngineClient:
         try:
             async with asyncio.timeout(HEALTH_TIMEOUT_S):
                 return (await self._abilities(url)).context
-        except (*AWAY, aiohttp.ClientError):
+        except (AwayError, TimeoutError):
             return 0
 
     async def _stream_once(self, address: str, request: GenerateRequest) -> AsyncGenerator[EngineEvent]:
         body = await _encoded(request, stream=True)
         async with self._open(address, body) as response:
             rest = b""
-            async for data in response.content.iter_any():
+            async for data in response.body():
                 *lines, rest = (rest + data).split(b"\n")
                 for event in _events(lines):
                     yield event
             if rest:
-                raise aiohttp.ClientPayloadError("a line of the engine's stream was cut")
+                raise AwayError("a line of the engine's stream was cut")
 
     @asynccontextmanager
-    async def _open(self, address: str, body: bytes) -> AsyncGenerator[aiohttp.ClientResponse]:
+    async def _open(self, address: str, body: bytes) -> AsyncGenerator[Connection]:
         if address not in self._same_tokenizer:
             await self._compare_tokenizers(address)
-        async with self._session().post(address + "/generate", data=io.BytesIO(body)) as response:
+        async with self._connections.open(address, "/generate", body) as response:
             if response.status >= 400:
                 raise _refused(response.status, await response.read())
             yield response
@@ -209,26 +202,12 @@ class EngineClient:
 
     async def _abilities(self, address: str) -> Abilities:
         """Return the abilities in an engine's `/healthz`; the default ones where it says none."""
-        async with self._session().get(address + "/healthz") as response:
-            if response.status != 200:
-                return Abilities()
+        async with self._connections.open(address, "/healthz") as response:
+            said = await response.read()
             try:
-                return from_json(Abilities, orjson.loads(await response.read())["abilities"])
+                return from_json(Abilities, orjson.loads(said)["abilities"])
             except (ValueError, KeyError, TypeError):
                 return Abilities()
-
-    def _session(self) -> aiohttp.ClientSession:
-        if self._http is None:
-            self._http = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60),
-                timeout=TIMEOUT,
-                read_bufsize=LINE_BYTES,
-                auto_decompress=False,
-                cookie_jar=aiohttp.DummyCookieJar(),
-                headers=self._headers,
-                skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
-            )
-        return self._http
 
 
 async def _encoded(request: GenerateRequest, **more: bool) -> bytes:
