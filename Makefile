@@ -7,7 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # A test starts hundreds of processes: what each imports is compiled once, even where a shell forbids it.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: change check clean demo docs full lint quick real real-short reference test test-agent test-browser test-clients \
+.PHONY: change check clean container demo docs full lint quick real real-short reference test test-agent test-browser test-clients \
 	test-deep test-gpu test-postgres test-ray test-sandboxes test-vllm types wheel
 
 $(VENV)/demo.stamp: pyproject.toml constraints.txt
@@ -74,6 +74,9 @@ test-sandboxes: $(VENV)/dev.stamp
 
 wheel:
 	$(PYTHON) tests/wheel.py
+
+container:
+	$(PYTHON) tests/container.py
 
 reference: $(VENV)/dev.stamp
 	$(BIN)/python docs/reference/make.py

@@ -76,6 +76,7 @@ STAGES = (
     Stage(target="test", only="change", arguments=AGAIN),
     Stage(target="test-deep", only="full", arguments=AGAIN),
     Stage(target="wheel"),
+    Stage(target="container", only="full"),
     Stage(target="test-postgres", arguments=AGAIN),
     Stage(target="test-agent", only="change", arguments=AGAIN),
     Stage(

@@ -3,7 +3,7 @@
 The wheel is built from the files that git knows and installed into an empty virtual environment outside
 of any clone, first alone, then with the dependencies of the demo. There the demo runs from an empty
 directory, with the settings of `small.toml`: it is killed while it practises, and goes on. The wheel is left
-in `dist/`.
+in `dist/`, with its bill of materials and the sums of both.
 """
 
 import contextlib
@@ -20,6 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from tests.bill import sign, write_bill
 from tests.provision import CONSTRAINTS, ROOT, environment, install
 
 SMALL = ROOT / "tests" / "small.toml"
@@ -40,11 +41,15 @@ def main() -> int:
             run([str(python.with_name("ostinato")), "--help"], Path(place), {"PATH": os.environ["PATH"]})
             install(python, "--constraint", str(CONSTRAINTS), f"{wheel}[demo]", quiet=True)
             check_demo(python.parent, Path(place))
-            kept = Path(shutil.copy(wheel, made(ROOT / "dist")))
+            dist = made(ROOT / "dist")
+            kept = Path(shutil.copy(wheel, dist))
+            write_bill(python, Path(place), dist / "bill.cdx.json")
+            signed = sign(dist)
     except (AssertionError, subprocess.CalledProcessError) as error:
         print(f"wheel: {error}", file=sys.stderr)
         return 1
     print(f"wheel: {kept.relative_to(ROOT)} is whole; outside of a clone its demo was killed and went on")
+    print(f"wheel: its bill of materials and SHA256SUMS are beside it, {signed}")
     return 0
 
 
