@@ -162,7 +162,8 @@ int64_t chosen(int64_t rows, const double *cost, int64_t n, const double *surviv
     Candidate candidates[n];
     for (int64_t i = 0; i < n; i++) candidates[i] = (Candidate){survives[i], 0};
     for (int64_t i = 0; i < rows; i++) d->cost[i] = cost[i];
-    int64_t k = worthwhile(d, candidates, n, slots);
+    double speed;
+    int64_t k = worthwhile(d, TEXT, candidates, n, slots, 0, &speed);
     discard_drafts(d);
     return k;
 }
