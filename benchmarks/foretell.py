@@ -12,8 +12,9 @@ from fuzz.law import always_drafting
 from ostinato.data.corpus import TextRow
 from ostinato.engine.embedded.engine import EmbeddedEngine
 from ostinato.engine.embedded.native import NativeForward
+from ostinato.model.checkpoint import load
 from ostinato.model.decoder import Decoder
-from ostinato.model.mtp import Mtp
+from ostinato.model.mtp import Mtp, has_draft, load_draft, save_draft
 from ostinato.store import Store
 from ostinato.train.local import PackedAttention
 from ostinato.train.pretrain.draft import DraftTraining, rows_of
@@ -24,6 +25,15 @@ GAMMA = 3
 RATE, TOKENS = 3e-3, 4096
 """The highest learning rate, and the tokens of a step."""
 Text = Sequence[int]
+
+
+def layer_of(checkpoint: Path, record: Path, steps: int) -> Mtp:
+    """Return the MTP layer of a run's model, which is taught on its lessons unless it lies there."""
+    decoder, tokenizer, meta = load(checkpoint)
+    if not has_draft(checkpoint):
+        layer = taught(decoder, lessons(record), steps)
+        save_draft(checkpoint, layer, trunk=meta.digest, tokenizer=tokenizer.digest)
+    return load_draft(checkpoint, decoder.config, tokenizer=tokenizer.digest)
 
 
 def lessons(record: Path) -> list[Text]:

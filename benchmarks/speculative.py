@@ -324,7 +324,7 @@ def traffic_of(part: str, options: argparse.Namespace) -> Traffic:
 def mtp(options: argparse.Namespace) -> dict[str, Any]:
     """Return what the MTP layer foretells with GAMMA drafted tokens a step, and what it saves by itself."""
     traffic, folder = of_run("pebbles", options), options.keep / "pebbles"
-    layer = foretell.taught(traffic.decoder, foretell.lessons(folder / "store.db"), options.steps)
+    layer = foretell.layer_of(folder / "checkpoints" / "taught", folder / "store.db", options.steps)
     found: dict[str, Any] = {"gamma": foretell.GAMMA, "tau": {}, "alpha": {}, "wall_ratio": {}}
     for temperature in (0.0, 1.0):
         asked = [
