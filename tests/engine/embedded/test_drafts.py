@@ -157,8 +157,8 @@ async def test_what_is_sampled_follows_the_model(sampling: Sampling) -> None:
 
 POLICY = """
 #include "kernel.c"
-int64_t chosen(int64_t rows, const double *cost, int64_t n, const double *survives, int64_t slots, double share,
-               double owed) {
+int64_t chosen(int64_t rows, const double *cost, int64_t n, const double *survives, int64_t slots,
+               double share, double owed) {
     int way = share > 0 ? LAYER : TEXT;
     Drafts *d = create_drafts(slots, n);
     Candidate candidates[n];
