@@ -267,6 +267,7 @@ class DraftingModel(DecoderModel):
                 "begin another run, which publishes one from its first version on"
             ) from error
         self.draft.optimizer.state.clear()
+        self._usual, self._best, self._learns = 0.0, 0.0, self._learns and not self._refreshed
 
     def save(self, number: int, note: Note) -> None:
         """Save the draft first: a state of the decoder then always has one of the draft."""
