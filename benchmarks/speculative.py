@@ -1,11 +1,12 @@
 """Drafts in the embedded engine: what they save on an agent's traffic, and that they change nothing.
 
-    python -m benchmarks.speculative [--json] [--only law chi2 pebbles tasks code random batches] [--runs 7]
+    python -m benchmarks.speculative [--json] [--only law chi2 mtp pebbles …] [--runs 7]
 
 | part | what |
 |---|---|
 | `law` | the law of a step that verifies two drafted tokens beside the model's: total variation |
 | `chi2` | `--tokens` tokens beside their exact probabilities, at temperatures 0.3 and 1 and with top_p |
+| `mtp` | turns as of `pebbles`, and an MTP layer taught on the run's lessons (`foretell.py`) |
 | `pebbles` | turns of the demo's own model at pebbles: `ostinato run` with `ostinato demo`'s settings |
 | `tasks` | turns of SmolLM2, taught for 24 steps, at pebbles and mined tasks: `ostinato run` |
 | `code` | turns of SmolLM2 as it is published in `ostinato code`, in a copy of a package of this repository |
@@ -36,8 +37,9 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
-from fuzz.law import drawn, exact, law, p_value
+from fuzz.law import drawn, exact, law, noisy_draft, p_value
 
+from benchmarks import foretell
 from benchmarks.engine import SHAPES, model
 from benchmarks.measure import Figure, Run, ratios, table
 from ostinato.engine.embedded.engine import EmbeddedEngine
@@ -45,13 +47,14 @@ from ostinato.engine.embedded.native import NativeForward
 from ostinato.model.checkpoint import load
 from ostinato.model.config import ModelConfig
 from ostinato.model.decoder import Decoder
+from ostinato.model.mtp import Mtp
 from ostinato.store import Store
 from ostinato.types import Completion, GenerateRequest, Sampling, Turn
 
 ROOT = Path(__file__).parents[1]
 SMOLLM2 = ROOT / ".clients" / "smollm2" / "model"
 MOST = 7
-PARTS = ("law", "chi2", "pebbles", "tasks", "code", "random", "batches")
+PARTS = ("law", "chi2", "mtp", "pebbles", "tasks", "code", "random", "batches")
 TASKS = f"""
 seed = 1
 [sandbox]
@@ -118,13 +121,19 @@ class Traffic:
 
     decoder: Decoder
     requests: list[GenerateRequest]
+    draft: Mtp | None = None
 
 
-def total_variation() -> dict[str, float]:
+def drafters(decoder: Decoder) -> dict[str, Mtp | None]:
+    """Return what drafts for the tiny model: its own text, and a layer whose distribution is another one."""
+    return {"suffix": None, "mtp": noisy_draft(decoder)}
+
+
+def total_variation(draft: Mtp | None, decoder: Decoder) -> dict[str, float]:
     """Return, for each setting, the total variation between a drafted step and the model."""
-    decoder, found = model(TINY), {}
+    found = {}
     for name, sampling in LAWS.items():
-        step, expected = law(decoder, ECHO, sampling, drafts=2), exact(decoder, ECHO, sampling, 3)
+        step, expected = law(decoder, ECHO, sampling, 2, draft), exact(decoder, ECHO, sampling, 3)
         apart = (
             abs(share - sum(p for path, p in expected.items() if path[: len(said)] == said))
             for said, share in step.items()
@@ -133,13 +142,11 @@ def total_variation() -> dict[str, float]:
     return found
 
 
-def goodness(tokens: int, seed: int) -> dict[str, dict[str, float]]:
+def goodness(draft: Mtp | None, decoder: Decoder, tokens: int, seed: int) -> dict[str, dict[str, float]]:
     """Return the p-value and the acceptance for each setting that is drawn."""
-    decoder, found = model(TINY), {}
+    found, seeds = {}, range(seed, seed + tokens // DRAWS)
     for name in DRAWN:
-        counts, accepted = asyncio.run(
-            drawn(decoder, ECHO, LAWS[name], DRAWS, range(seed, seed + tokens // DRAWS))
-        )
+        counts, accepted = asyncio.run(drawn(decoder, ECHO, LAWS[name], DRAWS, seeds, draft=draft))
         p = p_value(counts, exact(decoder, ECHO, LAWS[name], DRAWS))
         found[name] = {"p": p, "tokens": DRAWS * counts.total(), "acceptance": accepted}
     return found
@@ -263,7 +270,13 @@ async def compare(traffic: Traffic, at_once: int, runs: int) -> Paired:
     """Sample all requests with and without drafts, and twice without, round by round on one engine."""
     longest = max(len(each.prompt_ids) + each.max_tokens for each in traffic.requests)
     served = EmbeddedEngine(
-        traffic.decoder, version=0, slots=2 * at_once, max_len=longest, drafts=MOST, forward=NativeForward
+        traffic.decoder,
+        version=0,
+        slots=2 * at_once,
+        max_len=longest,
+        drafts=MOST,
+        draft=traffic.draft,
+        forward=NativeForward,
     )
     sides = {"plain": 0, "again": 0, "drafts": MOST}
     spent = {name: [[0, 0.0] for _ in range(runs)] for name in sides}
@@ -308,16 +321,45 @@ def traffic_of(part: str, options: argparse.Namespace) -> Traffic:
     return of_random(options) if part == "random" else of_run(part, options)
 
 
+def mtp(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what the MTP layer foretells with GAMMA drafted tokens a step, and what it saves by itself."""
+    traffic, folder = of_run("pebbles", options), options.keep / "pebbles"
+    layer = foretell.layer_of(folder / "checkpoints" / "taught", folder / "store.db", options.steps)
+    found: dict[str, Any] = {"gamma": foretell.GAMMA, "tau": {}, "alpha": {}, "wall_ratio": {}}
+    for temperature in (0.0, 1.0):
+        asked = [
+            replace(each, sampling=replace(each.sampling, temperature=temperature))
+            for each in traffic.requests
+        ]
+        drafted = asyncio.run(foretell.foretold(traffic.decoder, layer, asked))
+        found["tau"][temperature], found["alpha"][temperature] = drafted.tau, drafted.report()
+        print("temperature", temperature, drafted.report(), flush=True)
+    for at_once in (1, 4, 16):
+        each = asyncio.run(compare(replace(traffic, draft=layer), at_once, options.runs))
+        found["wall_ratio"][at_once] = each.report()
+        print("at once", at_once, each.report(), flush=True)
+    return found
+
+
 def main(run: Run, options: argparse.Namespace) -> None:
     report: dict[str, Any] = {"draft_tokens": MOST}
     rows: list[list[str]] = []
+    tiny = model(TINY)
     if "law" in options.only:
-        report["total_variation"] = total_variation()
-        print(report["total_variation"], flush=True)
+        found = {name: total_variation(each, tiny) for name, each in drafters(tiny).items()}
+        report["total_variation"] = found
+        print(found, flush=True)
     if "chi2" in options.only:
-        report["goodness"] = goodness(options.tokens, options.seed)
-        report["chi2_p"] = min(each["p"] for each in report["goodness"].values())
-        print(report["goodness"], flush=True)
+        fits = {
+            name: goodness(each, tiny, options.tokens, options.seed) for name, each in drafters(tiny).items()
+        }
+        report |= {
+            "goodness": fits,
+            "chi2_p": min(each["p"] for some in fits.values() for each in some.values()),
+        }
+        print(fits, flush=True)
+    if "mtp" in options.only:
+        report |= mtp(options)
     shapes = [(part, 1) for part in ("pebbles", "tasks", "code", "random")]
     shapes += [("batches", at_once) for at_once in (4, 16)]
     for part, at_once in shapes:
@@ -339,6 +381,9 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--runs", type=int, default=7, help="rounds over all prompts")
+    parser.add_argument(
+        "--steps", type=int, default=400, help="of 4,096 tokens, in which the layer is taught"
+    )
     parser.add_argument("--seed", type=int, default=10_000_000, help="the first one of chi2")
     parser.add_argument("--tokens", type=int, default=1_000_000, help="of each setting in chi2")
     parser.add_argument(

@@ -37,6 +37,16 @@ def always_drafting() -> Iterator[None]:
         kernel.library.cache_clear()
 
 
+def noisy_draft(model: Decoder, seed: int = 0, noise: float = 0.3) -> Mtp:
+    """Return a random MTP layer whose distribution is not flat."""
+    made = Mtp.beside(model, seed)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator) * noise)
+    return made
+
+
 class Step:
     """The first decode step after a prompt, repeated with chosen uniform numbers."""
 

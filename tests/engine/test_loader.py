@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fuzz.faulty_objects import Fault, FaultyObjects
@@ -13,6 +14,7 @@ from ostinato.engine import loader as room
 from ostinato.engine.base import LoadRefusedError
 from ostinato.engine.embedded.engine import EmbeddedEngine
 from ostinato.engine.loader import SyncLoader
+from ostinato.model.mtp import Mtp, draft_shapes
 from ostinato.store import Objects
 from ostinato.sync import Publisher, Subscriber
 from ostinato.sync.weights import to_blobs
@@ -99,3 +101,23 @@ async def test_another_architecture_is_refused_before_a_byte_of_it_is_read(
     with pytest.raises(LoadRefusedError, match=r"another architecture: .* is bfloat16 .*, not float32"):
         await SyncLoader(engine, subscriber).load(1)
     assert read and not [key for key in read if "/parts/" in key]
+
+
+async def test_a_version_brings_a_draft_whole_or_none(engine: EmbeddedEngine, tmp_path: Path) -> None:
+    """An engine that has no use for it serves the model; a part of one is refused."""
+    model = decoder(1)
+    own, whole = model.state_dict(), Mtp.beside(model, 0).state_dict()
+    part = {name: tensor for name, tensor in whole.items() if "enorm" not in name}
+    like: dict[str, Any] = {"like": own, "beside": draft_shapes(model.config)}
+    for number, tensors in enumerate((own | whole, own, own | part), 1):
+        objects = Objects.open(tmp_path / str(number))
+        Publisher(objects).anchor(number, tensors)
+        following = SyncLoader(engine, Subscriber(objects, **like))
+        elsewhere = SyncLoader(engine, Subscriber(objects), shape=model.config)
+        if number == 3:
+            with pytest.raises(LoadRefusedError, match=r"another architecture: it lacks .*enorm"):
+                await following.load(number)
+        else:
+            await following.load(number)
+            await elsewhere.load(number)
+            assert engine.version == number

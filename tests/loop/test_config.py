@@ -114,3 +114,10 @@ def test_a_file_names_its_sources_and_is_written_back(tmp_path: Path) -> None:
     assert load(RunConfig, file) == config
     with pytest.raises(ConfigError, match="unknown key"):
         load(RunConfig, None, ["tasks.sources={ours = {paths = 3}}"])
+
+
+def test_a_layer_is_taught_where_it_drafts() -> None:
+    check(load(RunConfig, None, ["trainer.draft=refreshed", "engine.draft=mtp"]))
+    for setting in ("trainer.draft=joint", "engine.draft=mtp"):
+        with pytest.raises(ConfigError, match="drafts where it is taught"):
+            check(load(RunConfig, None, [setting]))

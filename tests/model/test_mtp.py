@@ -9,9 +9,9 @@ import torch
 from tests.data.toolbox import encoder
 
 from ostinato.model.checkpoint import load_config, save
-from ostinato.model.config import ModelConfig
+from ostinato.model.config import DRAFT, ModelConfig
 from ostinato.model.decoder import Decoder
-from ostinato.model.mtp import FOLDER, Mtp, has_draft, load_draft, save_draft
+from ostinato.model.mtp import Mtp, has_draft, load_draft, save_draft
 from ostinato.model.tensor_files import CheckpointError, TensorFiles
 
 OF_ITS_OWN = ("enorm", "hnorm", "eh_proj", "shared_head.norm")
@@ -77,11 +77,11 @@ def test_the_draft_of_another_model_is_refused_by_name(tmp_path: Path) -> None:
 
 def test_a_damaged_draft_is_refused_by_name(tmp_path: Path) -> None:
     drafted(tmp_path, qk_norm=False)
-    path = tmp_path / FOLDER / "model.safetensors"
+    path = tmp_path / DRAFT / "model.safetensors"
     path.write_bytes(path.read_bytes().replace(b"eh_proj", b"eh_porj"))
     with pytest.raises(CheckpointError, match=r"missing .*eh_proj.*unknown .*eh_porj"):
         load_draft(tmp_path, load_config(tmp_path), tokenizer=encoder().digest)
-    (tmp_path / FOLDER / "config.json").write_text(json.dumps([]))
+    (tmp_path / DRAFT / "config.json").write_text(json.dumps([]))
     with pytest.raises(CheckpointError, match="not a JSON object"):
         load_draft(tmp_path, load_config(tmp_path), tokenizer=encoder().digest)
     assert TensorFiles.open(tmp_path)

@@ -6,6 +6,8 @@ import time
 from contextlib import closing
 
 from ostinato.engine.base import Engine, EngineError, LoadRefusedError
+from ostinato.model.config import ModelConfig
+from ostinato.model.decoder import without_draft
 from ostinato.store import ObjectsError
 from ostinato.sync import Subscriber, SyncError
 
@@ -19,11 +21,15 @@ RETRY_S = 1.0
 
 
 class SyncLoader:
-    """Fetches in a thread, so that sampling goes on, and swaps when everything is verified."""
+    """Fetches in a thread, so that sampling goes on, and swaps when everything is verified.
 
-    def __init__(self, engine: Engine, subscriber: Subscriber) -> None:
+    `shape` is that of a model whose engine takes no MTP layer: those of the versions are left out.
+    """
+
+    def __init__(self, engine: Engine, subscriber: Subscriber, *, shape: ModelConfig | None = None) -> None:
         self._engine = engine
         self._subscriber = subscriber
+        self._shape = shape
         self._one_at_a_time = asyncio.Lock()
         self._loaded = -1
         """The version that came from the store; the weights the engine started with may have any number."""
@@ -36,8 +42,9 @@ class SyncLoader:
             if version == self._loaded:
                 return
             try:
-                tensors = await asyncio.to_thread(self._subscriber.fetch, version)
-                await self._engine.swap(version, tensors)
+                fetched = await asyncio.to_thread(self._subscriber.fetch, version)
+                taken = fetched if self._shape is None else without_draft(self._shape, fetched)
+                await self._engine.swap(version, taken)
                 self._loaded = version
             except (SyncError, ObjectsError, EngineError) as error:
                 self.refused += 1

@@ -32,9 +32,9 @@ from ostinato.engine.remote.engine import RemoteEngine
 from ostinato.engine.vllm.engine import VllmEngine
 from ostinato.engine.vllm.speculation import drafting
 from ostinato.extend import failure
-from ostinato.model.checkpoint import load, shapes
+from ostinato.model.checkpoint import load, load_config, shapes
 from ostinato.model.config import ModelConfig, ModelConfigError
-from ostinato.model.mtp import has_draft, load_draft
+from ostinato.model.mtp import Mtp, draft_shapes, has_draft, load_draft
 from ostinato.model.tensor_files import CONFIG, CheckpointError, read_json
 from ostinato.model.tokenizer import Tokenizer, TokenizerError
 from ostinato.store import Objects, ObjectsError
@@ -125,7 +125,10 @@ async def _engine(config: EngineServerConfig, directory: Path) -> Served:
     decoder, tokenizer, meta = load(config.checkpoint)
     draft = None
     if config.draft == "mtp" or (config.draft == "auto" and has_draft(config.checkpoint)):
-        draft = load_draft(config.checkpoint, decoder.config, tokenizer=tokenizer.digest)
+        if has_draft(config.checkpoint) or config.objects is None:
+            draft = load_draft(config.checkpoint, decoder.config, tokenizer=tokenizer.digest)
+        else:
+            draft = Mtp.beside(decoder, 0)  # the versions bring theirs
     return EmbeddedEngine(
         decoder,
         version=meta.version,
@@ -161,9 +164,7 @@ def _backend(config: EngineServerConfig) -> str:
 async def _serve_engine(engine: Served, config: EngineServerConfig, secret: str) -> None:
     loader = None
     if config.objects is not None:
-        # vLLM takes any float type, so its own check of names and shapes is the one that counts.
-        like = shapes(config.checkpoint) if isinstance(engine, EmbeddedEngine) else None
-        loader = SyncLoader(engine, Subscriber(Objects.open(config.objects), config.prefix, like=like))
+        loader = _loader(engine, config, Objects.open(config.objects))
         if config.version is not None:
             await loader.load(config.version)
         if config.follow:
@@ -175,6 +176,18 @@ async def _serve_engine(engine: Served, config: EngineServerConfig, secret: str)
     if following is not None:
         following.cancel()
     await running.close()
+
+
+def _loader(engine: Served, config: EngineServerConfig, objects: Objects) -> SyncLoader:
+    if isinstance(engine, EmbeddedEngine):
+        like, beside = shapes(config.checkpoint), draft_shapes(load_config(config.checkpoint))
+        return SyncLoader(engine, Subscriber(objects, config.prefix, like=like, beside=beside))
+    # vLLM takes any float type, so its own check of names and shapes is the one that counts.
+    try:
+        shape = load_config(config.checkpoint)
+    except CheckpointError:  # only the local trainer publishes such layers, and it knows the family
+        shape = None
+    return SyncLoader(engine, Subscriber(objects, config.prefix), shape=shape)
 
 
 def _announce(running: Running, engine: Served) -> None:

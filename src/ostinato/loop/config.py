@@ -209,6 +209,7 @@ def check(config: RunConfig) -> None:
     check_live(config.live)
     _check_profiles(config)
     _check_releases(config)
+    _check_drafts(config)
     after = config.harness.summarize_after
     if after is not None and (after < 1 or profile(config.harness.profile).summarize is None):
         raise ConfigError(
@@ -327,6 +328,16 @@ def _check_releases(config: RunConfig) -> None:
             f"engine.release is {engine.release}, by which an engine serves one version at a time, and "
             f"engine.url has {len(engine.url)}: a cycle needs {needed}, for the champion and for what is "
             "compared with it. Name an address twice where one server holds two versions"
+        )
+
+
+def _check_drafts(config: RunConfig) -> None:
+    """Raise ConfigError where a layer is taught that no engine drafts by, or the other way round."""
+    taught, served = config.trainer.draft, config.engine.draft
+    if (taught != "none") != (served == "mtp"):
+        raise ConfigError(
+            f"trainer.draft is {taught} and engine.draft {served}: an MTP layer drafts where it is taught: "
+            'set trainer.draft = "refreshed" (or frozen, joint) with engine.draft = "mtp", or neither'
         )
 
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+DRAFT = "draft"
+"""The folder of a checkpoint with the MTP layer that drafts for it."""
 META = "ostinato.json"
 """The file of a checkpoint of ours that says which version it is, and which harness it was trained under."""
 LLAMA, QWEN2, QWEN3, MOE = "llama", "qwen2", "qwen3", "qwen3_moe"
@@ -186,6 +188,11 @@ class ModelConfig:
         layer = attention + mlp + 2 * self.hidden_size
         tables = self.vocab_size * self.hidden_size * (1 if self.tied else 2)
         return self.layers * layer + tables + self.hidden_size
+
+    @property
+    def draft_prefix(self) -> str:
+        """The beginning of the names of an MTP layer's tensors, and of no name of the model."""
+        return f"model.layers.{self.layers}."
 
     @property
     def moe_layers(self) -> int:

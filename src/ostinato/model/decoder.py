@@ -266,9 +266,12 @@ class Decoder(nn.Module):
 
     @torch.no_grad()
     def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:  # type: ignore[override]
-        """Copy weights in by Hugging Face name, all or nothing; raises WeightsError."""
+        """Copy weights in by Hugging Face name, all or nothing; raises WeightsError.
+
+        Those of an MTP layer, which a version may bring along, are left out.
+        """
         own = self.state_dict()
-        check_weights(own, tensors)
+        check_weights(own, without_draft(self.config, tensors))
         for name, tensor in own.items():
             tensor.copy_(tensors[name])
 
@@ -292,6 +295,14 @@ def initialise_layers(named: Iterable[tuple[str, Tensor]]) -> None:
             nn.init.constant_(tensor, QK_GAIN)
         elif name.endswith("proj.weight") or name.endswith("gate.weight"):
             nn.init.uniform_(tensor, -(tensor.shape[1] ** -0.5), tensor.shape[1] ** -0.5)
+
+
+def without_draft(config: ModelConfig, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """Return the tensors of a version without those of its MTP layer, if it has one."""
+    start = config.draft_prefix
+    if f"{start}eh_proj.weight" not in tensors:
+        return tensors
+    return {name: tensor for name, tensor in tensors.items() if not name.startswith(start)}
 
 
 def check_weights(own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:

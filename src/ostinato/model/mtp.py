@@ -25,7 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ostinato.model.config import ModelConfig
+from ostinato.model.config import DRAFT, ModelConfig
 from ostinato.model.decoder import (
     Context,
     Decoder,
@@ -38,7 +38,6 @@ from ostinato.model.decoder import (
 from ostinato.model.norm import RMSNorm
 from ostinato.model.tensor_files import CONFIG, CheckpointError, TensorFiles, read_json, write_tensors
 
-FOLDER = "draft"
 TRUNK, TOKENIZER = "ostinato_trunk", "ostinato_tokenizer"
 """The fields of its config.json with the digests of what it drafts for."""
 
@@ -111,7 +110,7 @@ class Mtp(nn.Module):
             tensor.copy_(tensors[name])
 
     def _named(self) -> Iterator[tuple[str, Tensor]]:
-        start = prefix(self.config)
+        start = self.config.draft_prefix
         yield f"{start}enorm.weight", self.embedding_norm.weight
         yield f"{start}hnorm.weight", self.state_norm.weight
         yield f"{start}eh_proj.weight", self.join
@@ -119,14 +118,15 @@ class Mtp(nn.Module):
         yield from ((f"{start}{name}", tensor) for name, tensor in self.layer.tensors())
 
 
-def prefix(config: ModelConfig) -> str:
-    """Return what the names of a draft's tensors begin with, and no name of the model does."""
-    return f"model.layers.{config.layers}."
+def draft_shapes(config: ModelConfig) -> dict[str, Tensor]:
+    """Return the weights of a draft of this model as tensors without values or memory."""
+    with torch.device("meta"):
+        return Mtp(config, initialise=False).state_dict()
 
 
 def save_draft(checkpoint: Path, mtp: Mtp, *, trunk: str, tokenizer: str) -> None:
     """Write a draft beside its model, whose weights and tokenizer have these digests."""
-    folder = checkpoint / FOLDER
+    folder = checkpoint / DRAFT
     folder.mkdir(parents=True, exist_ok=True)
     fields = mtp.config.to_hf() | {"num_nextn_predict_layers": 1, TRUNK: trunk, TOKENIZER: tokenizer}
     (folder / CONFIG).write_text(json.dumps(fields, indent=2) + "\n")
@@ -134,7 +134,7 @@ def save_draft(checkpoint: Path, mtp: Mtp, *, trunk: str, tokenizer: str) -> Non
 
 
 def has_draft(checkpoint: Path) -> bool:
-    return (checkpoint / FOLDER / CONFIG).exists()
+    return (checkpoint / DRAFT / CONFIG).exists()
 
 
 def load_draft(checkpoint: Path, config: ModelConfig, *, tokenizer: str) -> Mtp:
@@ -142,10 +142,10 @@ def load_draft(checkpoint: Path, config: ModelConfig, *, tokenizer: str) -> Mtp:
 
     Raises CheckpointError for a draft that was made for other weights or another vocabulary.
     """
-    folder = checkpoint / FOLDER
+    folder = checkpoint / DRAFT
     if not has_draft(checkpoint):
         raise CheckpointError(
-            f"{checkpoint} has no draft in {FOLDER}/: train one (`ostinato pretrain`), or draft otherwise"
+            f"{checkpoint} has no draft in {DRAFT}/: train one (`ostinato pretrain`), or draft otherwise"
         )
     fields = read_json(folder / CONFIG)
     _refuse_stranger(folder, fields, config, tokenizer)

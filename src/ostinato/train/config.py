@@ -162,6 +162,10 @@ class TrainerConfig:
     thread."""
     recompute: bool = False
     """Compute activations again in the backward pass instead of keeping them: less memory, a third slower."""
+    draft: Literal["none", "frozen", "refreshed", "joint"] = "none"
+    """An MTP layer that learns to draft for the model and is published with it (`docs/speculative.md`). While
+    a teacher is imitated it learns in every step; after that it stays (`frozen`), or learns in all steps
+    (`joint`) or in those after its acceptance has fallen (`refreshed`). Of `local` alone."""
     lora_rank: int = 0
     """Train adapters of this rank instead of all weights; 0 trains all."""
 
@@ -171,7 +175,9 @@ class TrainerConfig:
                 f"ranks {self.ranks}, piece_tokens {self.piece_tokens}, lora_rank {self.lora_rank}: need at "
                 "least 1, 1 and 0"
             )
-        shared = {"kind", "piece_tokens"}
+        if self.kind != "local" and self.draft != "none":
+            raise ValueError(f"draft is {self.draft}: only the trainer of kind local teaches an MTP layer")
+        shared = {"kind", "piece_tokens", "draft"}
         changed = [
             each.name
             for each in fields(self)

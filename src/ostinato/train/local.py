@@ -12,7 +12,6 @@ from torch import Tensor
 from ostinato.model.decoder import Decoder, WeightsError
 from ostinato.model.replay import Replay, ReplayCounts, RouterShape
 from ostinato.model.tensor_files import write_tensors
-from ostinato.sync.shards import Shard
 from ostinato.sync.weights import state_root, to_blobs
 from ostinato.train.base import NOT_FINITE, Note, NotFiniteError, PieceLoss, StateError
 from ostinato.train.batch import ScoredRow, Scores, by_length, counted_scores, padded_replay, scores_of
@@ -108,7 +107,7 @@ class DecoderModel:
         return self._scored_by(self.decoder, rows)
 
     def refer(self, tensors: Mapping[str, Tensor]) -> None:
-        self._reference = _filled(Decoder(self.decoder.config, initialise=False), tensors)
+        self._reference = filled(Decoder(self.decoder.config, initialise=False), tensors)
 
     def reference_logprobs(self, rows: Sequence[ScoredRow]) -> list[Tensor]:
         assert self._reference is not None, "refer comes first"
@@ -146,11 +145,11 @@ class DecoderModel:
     def steps(self) -> int:
         return steps_taken(self.optimizer)
 
-    def served(self) -> Mapping[str, Tensor | Shard]:
+    def served(self) -> Mapping[str, Tensor]:
         return self.decoder.state_dict()
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        _filled(self.decoder, tensors)
+        filled(self.decoder, tensors)
         self.optimizer.state.clear()
 
     def save(self, number: int, note: Note) -> None:
@@ -169,10 +168,10 @@ class DecoderModel:
         write_tensors(directory, self.decoder.state_dict().items())
 
     def _root(self) -> str:
-        return state_root(to_blobs(self.decoder.state_dict(), copy=False))
+        return state_root(to_blobs(self.served(), copy=False))
 
 
-def _filled(decoder: Decoder, tensors: Mapping[str, Tensor]) -> Decoder:
+def filled(decoder: Decoder, tensors: Mapping[str, Tensor]) -> Decoder:
     """Return the decoder with published weights. Raises StateError for a misfit."""
     try:
         decoder.load_state_dict(tensors)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ostinato.model.checkpoint import CheckpointMeta, finish, load, load_meta
 from ostinato.model.config import META
@@ -12,6 +13,7 @@ from ostinato.store import Objects
 from ostinato.train.base import Trainer
 from ostinato.train.config import LearnerConfig, LearnerProcess, SftProcess
 from ostinato.train.local import DecoderModel
+from ostinato.train.pretrain.draft import DraftingModel
 from ostinato.train.trainer import ChainTrainer
 
 
@@ -25,6 +27,8 @@ class OpenedTrainer:
     vocab_size: int
     context: int
     """The positions of the model: no row may be longer."""
+    draft: DraftingModel | None = None
+    """The model, where a draft learns beside it."""
     leads: bool = True
     """False in a process that has repeated the calls of another one, and has nothing left to do."""
 
@@ -33,7 +37,9 @@ class OpenedTrainer:
         (out / META).unlink(missing_ok=True)
         copy_companions(self.checkpoint, out)
         self.trainer.write(out)
-        finish(out, version=version, parent=parent, harness=self.meta.harness)
+        meta = finish(out, version=version, parent=parent, harness=self.meta.harness)
+        if self.draft is not None:
+            self.draft.leave_draft(out, meta)
 
 
 @contextmanager
@@ -53,9 +59,12 @@ def opened(
     )
     if settings.trainer.kind == "local":
         decoder, tokenizer, meta = load(checkpoint)
-        local = DecoderModel(
-            decoder, run_dir, weight_decay=weight_decay, piece_tokens=settings.trainer.piece_tokens
-        )
+        how: dict[str, Any] = {"weight_decay": weight_decay, "piece_tokens": settings.trainer.piece_tokens}
+        drafting, draft = settings.trainer.draft, None
+        if drafting != "none":
+            drafting = "joint" if isinstance(settings, SftProcess) else drafting
+            draft = DraftingModel(decoder, run_dir, checkpoint, how=drafting, **how)
+        local = draft or DecoderModel(decoder, run_dir, **how)
         trainer = ChainTrainer(local, objects, config, before=before)
         yield OpenedTrainer(
             trainer=trainer,
@@ -63,6 +72,7 @@ def opened(
             meta=meta,
             vocab_size=tokenizer.vocab_size,
             context=local.context,
+            draft=draft,
         )
         return
     from ostinato.train.fsdp.model import ShardedModel

@@ -157,12 +157,16 @@ async def test_what_is_sampled_follows_the_model(sampling: Sampling) -> None:
 
 POLICY = """
 #include "kernel.c"
-int64_t chosen(int64_t rows, const double *cost, int64_t n, const double *survives, int64_t slots) {
+int64_t chosen(int64_t rows, const double *cost, int64_t n, const double *survives, int64_t slots,
+               double share, double owed) {
+    int way = share > 0 ? LAYER : TEXT;
     Drafts *d = create_drafts(slots, n);
     Candidate candidates[n];
     for (int64_t i = 0; i < n; i++) candidates[i] = (Candidate){survives[i], 0};
-    for (int64_t i = 0; i < rows; i++) d->cost[i] = cost[i];
-    int64_t k = worthwhile(d, candidates, n, slots);
+    for (int64_t i = 0; i < rows; i++) d->cost[i > slots ? way * d->rows + i : i] = cost[i];
+    double speed;
+    d->share = share;
+    int64_t k = worthwhile(d, way, candidates, n, slots, owed, &speed);
     discard_drafts(d);
     return k;
 }
@@ -180,10 +184,16 @@ def policy() -> ctypes.CDLL:
     return ctypes.CDLL(str(folder / "policy.so"))
 
 
-def chosen(cost: list[float], survives: list[float], slots: int = 1) -> int:
-    """Return how many of the drafted tokens are verified where a step with i rows takes cost[i]."""
+def chosen(
+    cost: list[float], survives: list[float], slots: int = 1, share: float = 0.0, owed: float = 0.0
+) -> int:
+    """Return how many of the drafted tokens are verified where a step with i rows takes cost[i].
+
+    With a share, an MTP layer drafts them, each for that part of a plain step.
+    """
     doubles = (ctypes.c_double * len(cost))(*cost), (ctypes.c_double * len(survives))(*survives)
-    return int(policy().chosen(len(cost), doubles[0], len(survives), doubles[1], slots))
+    more = ctypes.c_double(share), ctypes.c_double(owed)
+    return int(policy().chosen(len(cost), doubles[0], len(survives), doubles[1], slots, *more))
 
 
 def test_as_many_are_verified_as_pay() -> None:
@@ -196,6 +206,15 @@ def test_as_many_are_verified_as_pay() -> None:
     assert chosen([0, 0, 0, 0, 0], sure) == 0  # the time of a plain step comes first
     assert chosen([0, 1, 0, 0, 0], sure) == 3  # an unknown time is found out
     assert chosen([0] * 32 + [1], sure, slots=32) == 0  # but not where every row was computed for already
+
+
+def test_what_a_layer_drafts_costs_its_own_passes_and_the_keys_it_misses() -> None:
+    sure = [0.9, 0.81, 0.73]
+    assert chosen([0, 1, 0, 0, 0], sure, share=0.1) == 3
+    assert chosen([0, 1, 0, 0, 0], sure, share=0.95) == 0  # an unknown time is not found out at any price
+    assert chosen([0, 1, 1.1, 1.2, 1.3], sure, share=0.95) == 3  # a known time has all in it
+    assert chosen([0, 1, 1.1, 1.2, 1.3], sure, share=0.1, owed=2.5) == 0
+    assert chosen([0, 2, 0, 0, 0, 0], sure, slots=1, share=0.6) == chosen([0, 1, 0, 0, 0], sure, share=0.6)
 
 
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=60))

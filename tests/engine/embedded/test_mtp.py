@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from fuzz.law import Step, drawn, exact, law, p_value
+from fuzz.law import Step, drawn, exact, law, noisy_draft, p_value
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.embedded.test_drafts import LAWS, TINY, repetitive, sampled
@@ -28,16 +28,6 @@ SHAPES: list[dict[str, Any]] = [
     {"qk_norm": False, "tied": False},
     {"qk_norm": False, "attention_bias": True, "heads": 2, "kv_heads": 2},
 ]
-
-
-def draft(model: Decoder, seed: int = 0, noise: float = 0.3) -> Mtp:
-    """A random layer whose distribution is not flat."""
-    made = Mtp.beside(model, seed)
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in made.parameters():
-            parameter.add_(torch.randn(parameter.shape, generator=generator) * noise)
-    return made
 
 
 def engine(model: Decoder, mtp: Mtp | None, drafts: int = 3, slots: int = 4) -> EmbeddedEngine:
@@ -65,7 +55,7 @@ def foretold(model: Decoder, mtp: Mtp, ids: tuple[int, ...], count: int) -> list
 def test_the_kernel_drafts_what_torch_does(shape: dict[str, Any]) -> None:
     for seed in range(6):
         model = decoder(seed, **shape)
-        mtp, prompt = draft(model, seed), request(seed, length=2 + 17 * seed).prompt_ids
+        mtp, prompt = noisy_draft(model, seed), request(seed, length=2 + 17 * seed).prompt_ids
         step = Step(model, prompt, Sampling(temperature=0.0), 4, mtp)
         accepted, row, expected = len(step(0)) - 1, step.row, foretold(model, mtp, prompt, 4)
         same = [one == other for one, other in zip(row, expected, strict=True)]
@@ -77,7 +67,7 @@ def test_the_law_of_a_step_with_an_mtp_layer_is_the_model_s(sampling: Sampling) 
     """Every outcome of a step that verifies two drafted tokens, with its exact probability."""
     model, lengths = decoder(2, **TINY), set[int]()
     for seed in range(3 if sampling.temperature else 8):
-        prompt, mtp = (0, 1, seed % 5, 3), draft(model, seed)
+        prompt, mtp = (0, 1, seed % 5, 3), noisy_draft(model, seed)
         found, expected = law(model, prompt, sampling, 2, mtp), exact(model, prompt, sampling, 3)
         lengths |= set(map(len, found))
         for said, probability in found.items():
@@ -88,16 +78,21 @@ def test_the_law_of_a_step_with_an_mtp_layer_is_the_model_s(sampling: Sampling) 
     assert max(lengths) > 1
 
 
-@pytest.mark.parametrize("sampling", [Sampling(temperature=0.3), Sampling(), Sampling(top_p=0.8)], ids=str)
-async def test_what_is_sampled_follows_the_model(sampling: Sampling) -> None:
+DRAWN = [Sampling(temperature=0.3, top_p=0.9), Sampling(), Sampling(top_p=0.8)]
+
+
+@pytest.mark.parametrize("seeds", [3000, pytest.param(100_000, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("sampling", DRAWN, ids=str)
+async def test_what_is_sampled_follows_the_model(sampling: Sampling, seeds: int) -> None:
+    """Completions of several steps, 125 of them possible; the seeds are fixed."""
     model, prompt = decoder(2, **TINY), (0, 1, 2, 0, 1, 2, 0)
-    counts, accepted = await drawn(model, prompt, sampling, 3, range(3000), draft=draft(model))
+    counts, accepted = await drawn(model, prompt, sampling, 3, range(seeds), draft=noisy_draft(model))
     assert 0.01 < accepted < 0.99
     assert p_value(counts, exact(model, prompt, sampling, 3)) > 1e-3
 
 
 MODEL = decoder(experts=4)
-MTP = draft(MODEL, noise=0.05)
+MTP = noisy_draft(MODEL, noise=0.05)
 
 
 @given(repetitive(), st.integers(1, 5), st.integers(1, 4))
@@ -112,7 +107,7 @@ async def test_a_swap_takes_model_and_draft_together_or_goes_without_the_draft()
     served, new = engine(MODEL, MTP), decoder(1, experts=4)
     await sampled(served, asked)
     assert served.stats()["drafted"] > 20
-    together = new.state_dict() | draft(new, 7).state_dict()
+    together = new.state_dict() | noisy_draft(new, 7).state_dict()
     for version, tensors, drafts in ((2, new.state_dict(), False), (3, together, True)):
         await served.swap(version, tensors)
         weights: Any = served._forward._weights

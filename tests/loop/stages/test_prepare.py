@@ -13,6 +13,7 @@ from ostinato.config import read
 from ostinato.loop.config import RunConfig, StartConfig
 from ostinato.loop.run import START, Run
 from ostinato.loop.stages.prepare import PrepareError, check_start, prepare
+from ostinato.train.config import TrainerConfig
 
 
 def of(path: Path) -> RunConfig:
@@ -52,6 +53,16 @@ async def test_the_weights_of_a_checkpoint_are_linked_and_the_rest_is_copied(tmp
     assert not (start / "config.json").is_symlink()
     assert {path.name for path in start.iterdir()} == {path.name for path in (tmp_path / "llama").iterdir()}
     await prepare(replace(config, seed=2), run)
+
+
+async def test_the_draft_of_a_checkpoint_comes_along_where_one_is_taught(tmp_path: Path) -> None:
+    path = checkpoint(tmp_path / "llama", "Llama")
+    (path / "draft").mkdir()
+    (path / "draft" / "config.json").write_text("{}")
+    for name, there in (("none", False), ("joint", True)):
+        run = Run(directory=tmp_path / name)
+        await prepare(replace(of(path), trainer=TrainerConfig(draft=name)), run)  # type: ignore[arg-type]
+        assert (run.checkpoint(START) / "draft" / "config.json").exists() == there
 
 
 async def test_a_version_of_another_run_is_version_0_of_this_one(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from tests.train.pretrain.test_run import home, settings, stops, weights
 
 from ostinato.data.corpus import TextRow
 from ostinato.model.checkpoint import load
-from ostinato.model.config import ModelConfig
+from ostinato.model.config import DRAFT, ModelConfig
 from ostinato.model.decoder import Decoder
-from ostinato.model.mtp import FOLDER, Mtp, load_draft
+from ostinato.model.mtp import Mtp, load_draft
 from ostinato.train.config import TrainerConfig
 from ostinato.train.local import PackedAttention
 from ostinato.train.packing import Pack
@@ -50,7 +50,7 @@ def accumulated(training: DraftTraining, *packs: Pack) -> list[torch.Tensor]:
     for each in packs:
         positions, cache = each.positions_T[None], PackedAttention(each)
         states = training.decoder.hidden(each.ids_T[None], positions=positions, cache=cache)[0][0]
-        training.accumulate(each, states, total)
+        training.accumulate(each, states, rows_of(each), total)
     return [parameter.grad.clone() for parameter in training.mtp.parameters() if parameter.grad is not None]
 
 
@@ -86,7 +86,8 @@ def test_it_learns_to_foretell_the_model_at_every_depth() -> None:
     for _ in range(150):
         accumulated(training, text(40))
         found.append(training.figures()["draft_acceptance"])
-        training.update(1e-2, 1.0)
+        training.clip(1.0)
+        training.update(1e-2)
     assert max(found[0]) < 0.7 and min(found[-1]) > 0.9
 
 
@@ -98,7 +99,7 @@ def phases(*drafts: str) -> Any:
 
 
 def drafted(out: Path) -> bytes:
-    return (out / FOLDER / "model.safetensors").read_bytes()
+    return (out / DRAFT / "model.safetensors").read_bytes()
 
 
 def test_the_model_learns_as_if_there_were_no_draft(home: Path, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 /* What is drafted, and how much of it pays: included by kernel.c.
  *
  * The draft of a sequence is what followed the longest run of its last tokens where that run stood before, most
- * recently. All drafts of a step are verified in that step, by rows of their own. How many rows pay is counted:
+ * recently, or what an MTP layer foretells, in each step whichever promises more. All drafts of a step are verified
+ * in that step, by rows of their own. How many rows pay is counted:
  * the likelier a drafted token is to be accepted, the earlier it gets a row, as long as the tokens expected of a
  * step, divided by the time of a step with so many rows, grow. A token is drawn as if nothing had been drafted,
  * so none of this changes what is sampled, only when.
@@ -16,24 +17,30 @@
 #define GAIN 1.03     /* that drafting promises at least */
 #define NEWEST 0.2    /* weight of the newest time of a step */
 #define FORGET 0.9998 /* what a time still counts each time that other numbers of rows were chosen */
+#define PATIENCE 32   /* tokens that the keys which the MTP layer misses are to pay for themselves in */
 #define PLAIN 64      /* one in so many drafts is not verified, so that the time of a plain step stays known */
 #ifndef ALWAYS
 #define ALWAYS 0      /* 1 verifies every draft, for proofs and measurements */
 #endif
+
+enum { TEXT, LAYER, WAYS }; /* what drafts */
 
 typedef struct { double survives; int64_t slot; } Candidate;
 
 typedef struct {
     int64_t *count, *left, *run;    /* [slots]: drafted; not judged yet, -1 after a rejection; length of the run, 0
                                      * where the MTP layer drafts */
-    int64_t *seen, late;            /* [slots]: positions the MTP layer has keys of; whether many were missing */
+    int64_t *seen, late;            /* [slots]: positions the MTP layer has keys of; keys that this step made up for */
+    double share, catching;         /* cost of a token that the layer drafts beside a token of the model; seconds of
+                                     * a missing key */
     double *accepted, *expected;    /* [slots] of this request, and by the rates of all requests */
     double tries[KINDS + DEPTHS], hits[KINDS + DEPTHS]; /* by the run before, or by depth */
-    double *cost, *hope, ended;     /* by rows: seconds of a step, 0 where unknown, and what they still count, so
-                                     * that all are tried again; end of the last step */
+    double *cost, *hope, ended;     /* [WAYS, rows]: seconds of a step, 0 where unknown, and what they still count,
+                                     * so that all are tried again; end of the last step */
+    int64_t rows, way;              /* in a step at most, and one more; what drafted in this step */
     int64_t before, steps;          /* slots of the last step, 0 unless it was like others; drafts considered */
     int64_t drafted, hit;           /* tokens */
-    Candidate *candidates;          /* [slots, most] */
+    Candidate *candidates;          /* [WAYS, slots, most] */
 } Drafts;
 
 /* Seconds. CPU time would leave out what other programs take, and asking for it takes a hundredth of a small step. */
@@ -55,24 +62,24 @@ static int64_t longest_run(const int32_t *row, int64_t length, int64_t *next) {
     return best;
 }
 
-/* The kind of the drafted token number `at` of a slot. */
-static int kind(const Drafts *d, int64_t slot, int64_t at) {
+/* The kind of the drafted token number `at` after a run, or of the MTP layer where that is 0. */
+static int kind(int64_t run, int64_t at) {
     int k = 0;
-    if (!d->run[slot]) return KINDS + (at < DEPTHS ? (int)at : DEPTHS - 1);
-    while (k < KINDS - 1 && d->run[slot] + at > 1 << k) k++;
+    if (!run) return KINDS + (at < DEPTHS ? (int)at : DEPTHS - 1);
+    while (k < KINDS - 1 && run + at > 1 << k) k++;
     return k;
 }
 
 /* The probability that a token is accepted, if those drafted before it are. */
-static double rate(const Drafts *d, int64_t slot, int64_t at) {
-    double all = d->hits[kind(d, slot, at)] / d->tries[kind(d, slot, at)];
+static double rate(const Drafts *d, int64_t slot, int64_t run, int64_t at) {
+    double all = d->hits[kind(run, at)] / d->tries[kind(run, at)];
     double own = all * (d->accepted[slot] + USUAL) / (d->expected[slot] + USUAL);
     return own < 1 ? own : 1;
 }
 
 /* Count a drafted token that was accepted or rejected. */
 static void judge(Drafts *d, int64_t slot, int accepted) {
-    int k = kind(d, slot, d->count[slot] - d->left[slot]);
+    int k = kind(d->run[slot], d->count[slot] - d->left[slot]);
     d->expected[slot] += d->hits[k] / d->tries[k], d->accepted[slot] += accepted;
     d->tries[k] = d->tries[k] * MEMORY + 1, d->hits[k] = d->hits[k] * MEMORY + accepted;
     d->hit += accepted, d->left[slot] = accepted ? d->left[slot] - 1 : -1;
@@ -83,34 +90,39 @@ static int likelier(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-/* Of `n` candidates for rows beside those of `slots` slots, likeliest first: how many to verify. */
-static int64_t worthwhile(Drafts *d, const Candidate *candidates, int64_t n, int64_t slots) {
+/* Of `n` candidates for rows beside those of `slots` slots: how many to verify. `*speed` is the tokens a second that
+ * they promise, 0 for none; `owed` the seconds that come on top. */
+static int64_t worthwhile(Drafts *d, int way, Candidate *candidates, int64_t n, int64_t slots, double owed, double *speed) {
     int64_t known = slots, chosen = 0;
+    double *cost = d->cost + way * d->rows, *hope = d->hope + way * d->rows, plain = d->cost[slots];
+    double tokens = slots, best = GAIN * tokens / plain, base = plain * d->hope[slots];
+    if (slots > 1) qsort(candidates, n, sizeof *candidates, likelier);
     if (ALWAYS) return n;
-    if (!d->cost[slots] || ++d->steps % PLAIN == 0) return 0;
-    double tokens = slots, best = GAIN * tokens / d->cost[slots];
+    if (!plain) return 0;
     for (int64_t k = 1; k <= n; k++) {
         int64_t rows = slots + k, pass = known > TALL ? known : TALL;
-        if (d->cost[rows]) known = pass = rows;
+        if (cost[rows]) known = pass = rows, base = cost[rows] * hope[rows];
         /* Where no time is known, rows cost nothing up to what one pass over the weights computes. */
-        double cost = d->cost[known] * d->hope[known] * (rows > pass ? (double)rows / pass : 1);
+        double took = owed + base * (rows > pass ? (double)rows / pass : 1);
+        if (way == LAYER) took += (rows - known) * d->share * plain / slots;
         tokens += candidates[k - 1].survives;
-        if (tokens / cost > best) best = tokens / cost, chosen = k;
+        if (tokens / took > best) best = tokens / took, chosen = k;
     }
-    for (int64_t k = 1; k <= n; k++) d->hope[slots + k] = k == chosen ? 1 : d->hope[slots + k] * FORGET;
+    for (int64_t k = 1; k <= n; k++) hope[slots + k] *= FORGET;
+    *speed = chosen ? best : 0;
     return chosen;
 }
 
-/* Give rows to the likeliest of the candidates, as far as they pay. */
-static void select_drafts(Drafts *d, int64_t found, int64_t slots) {
-    if (slots > 1) qsort(d->candidates, found, sizeof *d->candidates, likelier);
-    int64_t chosen = worthwhile(d, d->candidates, found, slots);
-    for (int64_t k = 0; k < chosen; k++) d->left[d->candidates[k].slot] = ++d->count[d->candidates[k].slot];
-    d->drafted += chosen;
+/* Give rows to the first candidates of a way. */
+static void select_drafts(Drafts *d, int way, const Candidate *candidates, int64_t chosen, int64_t slots) {
+    for (int64_t k = 0; k < chosen; k++) d->left[candidates[k].slot] = ++d->count[candidates[k].slot];
+    if (chosen) d->hope[way * d->rows + slots + chosen] = 1;
+    d->drafted += chosen, d->way = way;
 }
 
-/* Draft for slots of which each misses its last token alone: the drafted tokens follow it in its row. */
-static void draft(Drafts *d, const Table *t, const Sizes *s, int64_t most, int64_t n, const int64_t *slots) {
+/* Draft from the text of slots of which each misses its last token alone: the tokens follow it in its row. Return the
+ * number of candidates. */
+static int64_t look_back(Drafts *d, const Table *t, const Sizes *s, int64_t most, int64_t n, const int64_t *slots) {
     int64_t found = 0;
     for (int64_t i = 0; i < n; i++) {
         int64_t slot = slots[i], length = t->length[slot], next = 0, room = t->limit[slot] - length - 1;
@@ -119,23 +131,31 @@ static void draft(Drafts *d, const Table *t, const Sizes *s, int64_t most, int64
         d->run[slot] = room > 0 ? longest_run(row, length, &next) : 0;
         for (int64_t j = 0; j < most && j < room && d->run[slot]; j++) {
             row[length + j] = row[next + j]; /* it may be one that was drafted just now */
-            survives *= rate(d, slot, j);
+            survives *= rate(d, slot, d->run[slot], j);
             d->candidates[found++] = (Candidate){survives, slot};
             if (t->stops[slot * s->vocab + row[length + j]]) break;
         }
     }
-    select_drafts(d, found, n);
+    return found;
 }
 
 /* Note the time of a step of `n` slots with so many rows; 0 rows are a step unlike others. */
 static void note_time(Drafts *d, int64_t n, int64_t rows) {
-    double now = clock_seconds(), took = now - d->ended, *cost = d->cost + rows;
+    double now = clock_seconds(), took = now - d->ended, *cost = d->cost + (rows > n) * d->way * d->rows + rows;
     if (rows && d->before == n) {
         double most = *cost ? 2 * *cost : d->cost[n] ? d->cost[n] * rows / n : took;
         took = took < most ? took : most;
         *cost = *cost ? *cost + NEWEST * (took - *cost) : took;
     }
     d->ended = now, d->before = rows ? n : 0;
+}
+
+/* Note what a missing key of the MTP layer cost in a step of so many rows, before `note_time` does: no more than a
+ * token that it drafts. */
+static void note_late(Drafts *d, int64_t n, int64_t rows) {
+    double usual = d->cost[LAYER * d->rows + rows] ? d->cost[LAYER * d->rows + rows] : d->cost[n];
+    double took = (clock_seconds() - d->ended - usual) / d->late, most = d->share * d->cost[n] / n;
+    if (d->before == n) d->catching = took < 0 ? 0 : took < most ? took : most;
 }
 
 static void discard_drafts(Drafts *d) {
@@ -150,9 +170,10 @@ static Drafts *create_drafts(int64_t slots, int64_t most) {
     for (int k = 0; k < KINDS + DEPTHS; k++) d->tries[k] = 2, d->hits[k] = 1;
     d->count = calloc(slots, 8), d->left = calloc(slots, 8), d->run = calloc(slots, 8), d->seen = calloc(slots, 8);
     d->accepted = calloc(slots, 8), d->expected = calloc(slots, 8);
-    int64_t rows = slots * (most + 1) + 1;
-    d->cost = calloc(rows, 8), d->hope = calloc(rows, 8), d->candidates = calloc(slots * most, sizeof *d->candidates);
-    for (int64_t i = 0; i < rows && d->hope; i++) d->hope[i] = 1;
+    d->rows = slots * (most + 1) + 1;
+    d->cost = calloc(WAYS * d->rows, 8), d->hope = calloc(WAYS * d->rows, 8);
+    d->candidates = calloc(WAYS * slots * most, sizeof *d->candidates);
+    for (int64_t i = 0; i < WAYS * d->rows && d->hope; i++) d->hope[i] = 1;
     if (d->count && d->left && d->run && d->seen && d->accepted && d->expected && d->cost && d->hope && d->candidates)
         return d;
     discard_drafts(d);

@@ -17,7 +17,7 @@ from ostinato.engine.embedded.kv_cache import Decode, Prefill, SlotCache
 from ostinato.engine.embedded.sampling import penalise, sample
 from ostinato.engine.embedded.slots import SlotTable
 from ostinato.model.decoder import Decoder
-from ostinato.model.mtp import Mtp, prefix
+from ostinato.model.mtp import Mtp
 
 Slots = NDArray[np.int64]
 
@@ -70,8 +70,8 @@ class TorchForward:
         self._cache = SlotCache(decoder.config, len(table.busy))
 
     def prepare(self, tensors: Mapping[str, Tensor]) -> Decoder:
-        shadow, start = copy.deepcopy(self._decoder), prefix(self._decoder.config)
-        shadow.load_state_dict({name: tensors[name] for name in tensors if not name.startswith(start)})
+        shadow = copy.deepcopy(self._decoder)
+        shadow.load_state_dict(tensors)
         return shadow
 
     def use(self, weights: Decoder) -> None:

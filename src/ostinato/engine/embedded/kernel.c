@@ -677,25 +677,22 @@ void fill(const Engine *e, const float *const *w, const Table *t, int64_t slot, 
 }
 
 /* Compute the missing tokens of these slots and sample one token for each, and those after it that are as drafted:
- * at most `most` drafted tokens a slot, by the MTP layer unless `mtp` is NULL. The slots that are finished by them are written to `finished`, and their
- * number is returned. */
+ * at most `most` drafted tokens a slot, by the MTP layer too unless `mtp` is NULL. The slots that are finished by them
+ * are written to `finished`, and their number is returned. */
 int64_t advance(const Engine *e, const float *const *w, const float *const *mtp, const Table *t, int64_t n,
                 const int64_t *slots, int64_t version, int64_t most, int64_t *finished) {
     int64_t max_len = e->s.max_len, done = 0, rows = 0, prompts = 0, first = 0;
     uint16_t routes[ROWS * e->s.layers * (e->s.top ? e->s.top : 1)];
     Batch b = {.n = 0, .routes = routes};
     Drafts *d = e->drafts;
-    if (d) d->late = 0;
+    if (d) d->late = d->way = 0;
     for (int64_t i = 0; i < n && d; i++) {
         int64_t slot = slots[i];
         d->count[slot] = d->left[slot] = d->run[slot] = 0;
         prompts += t->length[slot] - t->computed[slot] > 1;
         if (t->length[slot] == t->prompt[slot]) d->accepted[slot] = d->expected[slot] = 0, first++;
     }
-    if (d && !prompts && most) {
-        if (mtp) foresee(e, w + e->s.layers * PER_LAYER, mtp, t, most, n, slots);
-        else draft(d, t, &e->s, most, n, slots);
-    }
+    if (d && !prompts && most) draft(e, w + e->s.layers * PER_LAYER, mtp, t, most, n, slots);
     for (int64_t i = 0; i < n; i++) {
         int64_t slot = slots[i], length = t->length[slot], end = length + (d ? d->count[slot] : 0);
         for (int64_t at = length; at <= end; at++) t->versions[slot * max_len + at] = (int32_t)version;
@@ -710,7 +707,8 @@ int64_t advance(const Engine *e, const float *const *w, const float *const *mtp,
         t->computed[slots[i]] = t->length[slots[i]] - 1;
         if (ends(e, t, slots[i])) finished[done++] = slots[i];
     }
-    if (d) note_time(d, n, prompts || first || d->late ? 0 : rows);
+    if (d && d->late > 2 * most * n) note_late(d, n, rows), rows = 0;
+    if (d) note_time(d, n, prompts || first ? 0 : rows);
     return done;
 }
 
@@ -775,6 +773,7 @@ Engine *create(const Sizes *s, float eps, const float *cos, const float *sin) {
     failed |= s->drafts && !(e->drafts = create_drafts(s->slots, s->drafts));
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
         failed |= !(*wanted[i].at = calloc(most(wanted[i].size, 1), sizeof(float)));
+    if (!failed && s->drafts) e->drafts->share = share_of(e);
     if (failed) discard(e), e = NULL;
     return e;
 }

@@ -60,25 +60,17 @@ static void guess(const Engine *e, const float *const *model, const float *const
     }
 }
 
-/* Draft for slots of which each misses its last token alone, as many tokens as pay. */
-static void foresee(const Engine *e, const float *const *model, const float *const *mtp, const Table *t, int64_t most,
-                    int64_t n, const int64_t *slots) {
+/* Let the layer draft what was chosen for these slots. */
+static void foresee(const Engine *e, const float *const *model, const float *const *mtp, const Table *t, int64_t n,
+                    const int64_t *slots) {
     Drafts *d = e->drafts;
-    int64_t found = 0, some[n];
+    int64_t found = n, some[n];
     Ahead a = {.n = 0};
     for (int64_t i = 0; i < n; i++) {
-        int64_t length = t->length[slots[i]], room = length > 1 ? t->limit[slots[i]] - length - 1 : 0;
-        double survives = 1;
-        for (int64_t j = 0; j < most && j < room; j++) {
-            survives *= rate(d, slots[i], j);
-            d->candidates[found++] = (Candidate){survives, slots[i]};
-        }
-    }
-    select_drafts(d, found, n);
-    for (int64_t i = 0; i < n; i++) {
         int64_t slot = slots[i], last = t->length[slot] - 2;
+        d->run[slot] = 0;
         if (!d->count[slot]) continue;
-        d->late |= last - d->seen[slot] > 2 * most;
+        d->late += last > d->seen[slot] ? last - d->seen[slot] : 0;
         for (int64_t at = d->seen[slot] < last ? d->seen[slot] : last; at <= last; at++)
             add_row(e, model, mtp, t, &a, slot, at, e->kept + (slot * e->s.max_len + at) * e->c);
         d->seen[slot] = last + 1;
@@ -93,4 +85,40 @@ static void foresee(const Engine *e, const float *const *model, const float *con
             if (d->count[some[i]] > depth + 1)
                 add_row(e, model, mtp, t, &a, some[i], t->length[some[i]] - 1 + depth, e->ahead + some[i] * e->c);
     }
+}
+
+/* Draft for slots of which each misses its last token alone: from their text or by the layer, if there is one, as
+ * many tokens as pay. */
+static void draft(const Engine *e, const float *const *model, const float *const *mtp, const Table *t, int64_t most,
+                  int64_t n, const int64_t *slots) {
+    Drafts *d = e->drafts;
+    Candidate *by_layer = d->candidates + e->s.slots * e->s.drafts;
+    double speed[WAYS] = {0, 0}, owed = 0;
+    int64_t found = 0;
+    if (!ALWAYS && ++d->steps % PLAIN == 0) return;
+    int64_t copied = look_back(d, t, &e->s, most, n, slots);
+    copied = worthwhile(d, TEXT, d->candidates, copied, n, 0, speed + TEXT);
+    for (int64_t i = 0; i < n && mtp; i++) {
+        int64_t length = t->length[slots[i]], room = length > 1 ? t->limit[slots[i]] - length - 1 : 0;
+        double survives = 1;
+        for (int64_t j = 0; j < most && j < room; j++) {
+            survives *= rate(d, slots[i], 0, j);
+            by_layer[found++] = (Candidate){survives, slots[i]};
+        }
+        if (length - 2 > d->seen[slots[i]]) owed += (length - 2 - d->seen[slots[i]]) * d->catching / PATIENCE;
+    }
+    found = mtp ? worthwhile(d, LAYER, by_layer, found, n, owed, speed + LAYER) : 0;
+    if (speed[LAYER] > speed[TEXT] || (ALWAYS && mtp)) {
+        select_drafts(d, LAYER, by_layer, found, n);
+        foresee(e, model, mtp, t, n, slots);
+    } else
+        select_drafts(d, TEXT, d->candidates, copied, n);
+}
+
+/* Return what a token that the layer drafts costs beside one of the model, by the weights that are read for it. */
+static double share_of(const Engine *e) {
+    const Sizes *s = &e->s;
+    double mlp = s->experts ? s->top * s->expert + s->shared : s->dense, head = (double)s->vocab * s->hidden;
+    double layer = (double)s->hidden * (e->qkv + s->heads * s->dim + 3 * mlp);
+    return (layer + 2.0 * s->hidden * s->hidden + head) / (s->layers * layer + head);
 }

@@ -16,8 +16,8 @@ from ostinato.engine.embedded.forward import Slots
 from ostinato.engine.embedded.kernel import library
 from ostinato.engine.embedded.slots import SlotTable
 from ostinato.model.config import ModelConfig
-from ostinato.model.decoder import Decoder, check_weights
-from ostinato.model.mtp import Mtp, prefix
+from ostinato.model.decoder import Decoder, check_weights, without_draft
+from ostinato.model.mtp import Mtp, draft_shapes
 
 
 class Packed:
@@ -45,7 +45,7 @@ class NativeForward:
         self._config = config
         with torch.device("meta"):
             self._shapes = Decoder(config, initialise=False).state_dict()
-            self._draft_shapes = Mtp(config, initialise=False).state_dict() if draft else {}
+        self._draft_shapes = draft_shapes(config) if draft else {}
         self._weights = self.prepare(decoder.state_dict() | (draft.state_dict() if draft else {}))
         self._cos, self._sin = (
             np.ascontiguousarray(part[: table.max_len, 0].numpy())
@@ -67,12 +67,13 @@ class NativeForward:
 
     def prepare(self, tensors: Mapping[str, Tensor]) -> Packed:
         """Return weights ready for `use`, without touching those in use. Raises WeightsError."""
-        start = prefix(self._config)
-        draft = {name: tensor for name, tensor in tensors.items() if name.startswith(start)}
-        check_weights(self._shapes, {name: tensors[name] for name in tensors.keys() - draft.keys()})
-        if draft and self._draft_shapes:
+        start = self._config.draft_prefix
+        known = {name for name in tensors if name.startswith(start)} if self._draft_shapes else set()
+        rest = {name: tensors[name] for name in tensors.keys() - known}
+        check_weights(self._shapes, without_draft(self._config, rest))
+        if draft := {name: tensors[name] for name in known}:
             check_weights(self._draft_shapes, draft)
-        return Packed(self._config, tensors, draft if self._draft_shapes else {})
+        return Packed(self._config, tensors, draft)
 
     def use(self, weights: Packed) -> None:
         self._weights = weights
@@ -158,7 +159,7 @@ def _layer(config: ModelConfig, start: str, tensors: Mapping[str, Tensor]) -> It
 
 def _mtp(config: ModelConfig, tensors: Mapping[str, Tensor]) -> Iterator[list[Array]]:
     """Yield every array of a draft, in the order of the kernel's pointers."""
-    start = prefix(config)
+    start = config.draft_prefix
     yield from _layer(config, start, tensors)
     yield [_vector(tensors[f"{start}{name}.weight"]) for name in ("enorm", "hnorm")]
     yield [_matrix(tensors[f"{start}eh_proj.weight"]), _vector(tensors[f"{start}shared_head.norm.weight"])]

@@ -16,7 +16,7 @@ from ostinato.loop.resources import engine_settings
 from ostinato.loop.run import START, Run
 from ostinato.loop.stages.dialect import literals
 from ostinato.loop.stages.problems import corpus
-from ostinato.model.config import META, ModelConfig, ModelConfigError
+from ostinato.model.config import DRAFT, META, ModelConfig, ModelConfigError
 from ostinato.model.families import Renderer, RenderError, load_renderer
 from ostinato.model.tokenizer import Tokenizer, TokenizerError
 
@@ -97,10 +97,10 @@ async def prepare(config: RunConfig, run: Run) -> None:
     if config.model.path is None:
         await _make(config, directory)
     else:
-        _adopt(config.model.path, directory)
+        _adopt(config.model.path, directory, draft=config.trainer.draft != "none")
 
 
-def _adopt(path: Path, directory: Path) -> None:
+def _adopt(path: Path, directory: Path, *, draft: bool) -> None:
     """Copy the small files of a checkpoint and link its weights, which are never changed.
 
     Whatever version of another run it was, it is version 0 of this one.
@@ -116,6 +116,8 @@ def _adopt(path: Path, directory: Path) -> None:
             (part / file.name).symlink_to(file.resolve())  # the hub's cache holds links itself
         elif file.suffix in COMPANIONS:
             shutil.copyfile(file, part / file.name)
+    if draft and (path / DRAFT).is_dir():
+        shutil.copytree(path / DRAFT, part / DRAFT)
     lineage = part / META
     if lineage.exists():
         first = json.loads(lineage.read_text()) | {"version": 0, "parent": None}

@@ -43,9 +43,11 @@ class Subscriber:
         prefix: str = "weights",
         *,
         like: Mapping[str, torch.Tensor] | None = None,
+        beside: Mapping[str, torch.Tensor] | None = None,
         leases: bool = True,
     ) -> None:
         """Read below `prefix`; `like` are weights of the served architecture, else the first version sets it.
+        A version has all of `beside` as well, or none.
 
         Without `leases` nothing is ever written, and a version may be collected while it is read.
         """
@@ -54,6 +56,7 @@ class Subscriber:
         self._leases = leases
         self._downloader = Downloader(objects, self._keys)
         self._like = None if like is None else signature_of(like)
+        self._beside = signature_of(beside or {})
         self._head: int | None = None
         self._polls = 0
         self._held: tuple[int | None, Mapping[str, torch.Tensor]] = (None, {})
@@ -205,4 +208,6 @@ class Subscriber:
 
     def _check_architecture(self, manifest: Manifest) -> None:
         if self._like is not None:
-            check_architecture(f"version {manifest.version}", patch_signature(manifest), self._like)
+            actual = patch_signature(manifest)
+            more = self._beside if self._beside.keys() & actual.keys() else {}
+            check_architecture(f"version {manifest.version}", actual, {**self._like, **more})

@@ -24,7 +24,6 @@ from torch import Tensor
 from ostinato.config import dump
 from ostinato.data.corpus import Corpus, TextRow
 from ostinato.model.checkpoint import finish, load, load_meta
-from ostinato.model.mtp import save_draft
 from ostinato.model.tensor_files import copy_companions
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.train.base import Note, StateError
@@ -74,7 +73,7 @@ def _opened(
             load(directory)[0],
             run_dir,
             settings.start,
-            alone=phase.draft == "alone",
+            how=phase.draft,
             seed=settings.seed,
             weight_decay=decay,
             piece_tokens=trainer.piece_tokens,
@@ -127,8 +126,10 @@ class Pretraining:
             norm = model.update(rate, settings.largest_gradient)
             step += 1
             if self._leads and (step % REPORT_EVERY == 0 or step == last):
-                draft = model.draft.figures() if isinstance(model, DraftingModel) else {}
-                self._report(step, phase, sums, {"learning_rate": rate, "gradient": norm} | draft)
+                more: dict[str, Any] = {"learning_rate": rate, "gradient": norm}
+                if isinstance(model, DraftingModel):
+                    more |= model.draft.figures()
+                self._report(step, phase, sums, more)
             if step % settings.save_every == 0 or step == last:
                 model.save(step, {"digest": self._digest})
         self._evaluate(model, held_out, phase, step)
@@ -203,8 +204,7 @@ def _leave(settings: PretrainProcess, model: TextModel, directory: Path, ranks: 
     if ranks.leads:
         meta = finish(part, version=0, harness=load_meta(settings.start).harness)
         if isinstance(model, DraftingModel):
-            tokenizer = Tokenizer.load(part).digest
-            save_draft(part, model.draft.mtp, trunk=meta.digest, tokenizer=tokenizer)
+            model.leave_draft(part, meta)
         part.rename(settings.out)
 
 
