@@ -363,7 +363,11 @@ class Services:
             most_restarts=self.most_restarts,
         )
         self._running.append(service)
-        return await service.start()
+        try:
+            return await service.start()
+        except ServiceError:
+            self._running.remove(service)  # it has ended
+            raise
 
     def _secrets(self, kind: str) -> dict[str, str]:
         secrets = {ENGINE_SECRET: self.secret} if kind in KNOWN_TO_ENGINES else {}
