@@ -1,7 +1,7 @@
 """Scripted developers who ask a gateway over HTTP, each with the key that `ostinato join` kept at their home.
 
-They keep an answer in which a letter comes twice, and throw every other one away: a wish that the weights of a
-tiny model can learn. What fails is tried again, as clients do.
+They keep an answer in which a letter comes twice, and throw every other one away: a wish that the weights of
+a tiny model can learn. What fails is tried again, as clients do.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ LIKED, PAUSE_S = "e", 0.5
 
 @dataclass(slots=True, kw_only=True)
 class Developer:
-    """A person's machine, and each answer that came there: its turn, and the moments of question and answer."""
+    """A person's machine, and each answer that came there: its turn, and when it was asked for and came."""
 
     name: str
     home: Path
