@@ -47,7 +47,7 @@ class OwnEngines:
         """
         if not any(arm.share > 0 for arm in self._store.arms()):
             put_arm(self._store, Arm(name=CHAMPION, version=UNTRAINED, share=1.0, engines=()))
-        await self._look()
+        await self.look()
         self.stand_in()
         return [await ServedEngine.of(service) for some in self._of.values() for service in some]
 
@@ -56,14 +56,14 @@ class OwnEngines:
         while not self._team.config.engine.in_place:
             await asyncio.sleep(LOOK_S)
             changed = await asyncio.to_thread(self._store.arms_revision) != self._seen
-            if changed and not await self._look():
+            if changed and not await self.look():
                 await asyncio.sleep(AGAIN_S)
 
     def stand_in(self) -> None:
         """Serve people alone: the cycle has ended, and its servers with it."""
         self._point(alone=True)
 
-    async def _look(self) -> bool:
+    async def look(self) -> bool:
         """Start and stop servers as the arms say, and join the pools of their versions; return whether all
         that people meet is served."""
         seen = self._store.arms_revision()
