@@ -258,7 +258,7 @@ async def measured(place: Place, options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.team", description=__doc__)
     parser.add_argument("--people", type=int, default=20)
     parser.add_argument("--kills", type=int, default=50)
@@ -276,7 +276,8 @@ def main() -> None:
         run.finish(figures, as_json=options.json)
     if options.directory is None:
         shutil.rmtree(folder)
+    return 1 if figures["lost"] else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
