@@ -1,6 +1,6 @@
 """The command line of the studies: `python -m experiments [NAME …] [--seeds 5] [--plots DIR] [--json]`.
 
-Without a name it lists the studies, the two that train a model and have a command of their own, and the
+Without a name it lists the studies, the three that train a model and have a command of their own, and the
 programs of the laboratory, each with one line and the command that runs it.
 """
 
@@ -43,6 +43,7 @@ ROOT = Path(__file__).resolve().parents[1]
 ELSEWHERE = {
     "python -m experiments.dialects": "experiments/dialects.py",
     "python -m experiments.retraining": "experiments/retraining.py",
+    "python -m experiments.loss_predicts_reward": "experiments/loss_predicts_reward.py",
     "ostinato cycle --simulate week": "lab/ostinato_lab/week/__init__.py",
     "ostinato plan cluster": "lab/ostinato_lab/planner/__init__.py",
     "ostinato bench calibrate MODEL@URL": "lab/ostinato_lab/judges/__init__.py",
@@ -68,7 +69,7 @@ def main() -> None:
             docstring = ast.get_docstring(ast.parse((ROOT / source).read_text())) or ""
             listed[command] = docstring.partition("\n")[0]
         for command, line in listed.items():
-            print(f"{command:42}{line}")
+            print(f"{command:45}{line}")
         return
     for name in options.names:
         study = STUDIES[name]

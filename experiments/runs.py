@@ -28,7 +28,7 @@ def carry_out(file: Path, folder: Path, settings: Mapping[str, Any]) -> Mapping[
     """Run `file` with these settings to its end, in `folder`, and return its report. Raises RunError."""
     report = folder / "report.json"
     if not report.exists():
-        words = [word for key, value in settings.items() for word in ("--set", f"{key}={_toml(value)}")]
+        words = [part for word in overrides(settings) for part in ("--set", word)]
         command = [sys.executable, "-m", "ostinato", "run", str(file), "--directory", str(folder), *words]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
         if done.returncode or not report.exists():
@@ -43,6 +43,8 @@ def command(
     study_in: Callable[[Path], Study],
     more_of: Callable[[Path, Results, Sequence[int]], Mapping[str, Any]],
     lines_of: Callable[[Mapping[str, Any]], Iterable[str]],
+    *,
+    picture: Callable[[Study, Results, Path], None] = draw,
 ) -> None:
     """Run the command line of a study of runs below a folder, `directory` by default, seed after seed.
 
@@ -62,9 +64,18 @@ def command(
     for line in lines_of(more):
         print(line)
     if options.plots is not None:
-        draw(study, results, options.plots / f"{study.name}.png")
+        picture(study, results, options.plots / f"{study.name}.png")
     if options.json:
         print(json.dumps(json.loads(as_json(study, results)) | more))
+
+
+def overrides(settings: Mapping[str, Any]) -> list[str]:
+    """Return settings as the words of `--set`.
+
+    >>> overrides({"seed": 1, "tasks.held_out": {"seeds": 2}})
+    ['seed=1', 'tasks.held_out={seeds = 2}']
+    """
+    return [f"{key}={_toml(value)}" for key, value in settings.items()]
 
 
 def _toml(value: Any) -> str:

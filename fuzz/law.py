@@ -16,6 +16,7 @@ from ostinato.engine.embedded.engine import EmbeddedEngine
 from ostinato.engine.embedded.native import NativeForward
 from ostinato.engine.embedded.slots import Reuse, SlotTable
 from ostinato.model.decoder import Decoder
+from ostinato.model.mtp import Mtp
 from ostinato.types import GenerateRequest, Sampling
 
 GRID = 2**24
@@ -39,10 +40,12 @@ def always_drafting() -> Iterator[None]:
 class Step:
     """The first decode step after a prompt, repeated with chosen uniform numbers."""
 
-    def __init__(self, model: Decoder, prompt: Path, sampling: Sampling, drafts: int) -> None:
+    def __init__(
+        self, model: Decoder, prompt: Path, sampling: Sampling, drafts: int, draft: Mtp | None = None
+    ) -> None:
         self._table = SlotTable(model.config, 1, len(prompt) + drafts + 2, drafts)
         with always_drafting():
-            self._forward = NativeForward(model, self._table)
+            self._forward = NativeForward(model, self._table, draft)
         self._request = GenerateRequest(
             request_id="", session_id="", prompt_ids=prompt, stop_ids=(), max_tokens=99, sampling=sampling
         )
@@ -61,13 +64,20 @@ class Step:
         assert self._forward.drafted()[0] - before == table.drafts
         return tuple(table.tokens[0, self._start : table.length[0]].tolist())
 
+    @property
+    def row(self) -> Path:
+        """The tokens after the prompt, and where they end before it, those that were drafted and rejected."""
+        return tuple(self._table.tokens[0, self._start : self._start + self._table.drafts].tolist())
 
-def law(model: Decoder, prompt: Path, sampling: Sampling, drafts: int) -> dict[Path, float]:
+
+def law(
+    model: Decoder, prompt: Path, sampling: Sampling, drafts: int, draft: Mtp | None = None
+) -> dict[Path, float]:
     """Return the probability of all that a step can add, by trying every uniform number that matters.
 
     A token is monotone in its uniform number, so the bounds between two tokens are found by bisection.
     """
-    step, outcomes = Step(model, prompt, sampling, drafts), dict[Path, float]()
+    step, outcomes = Step(model, prompt, sampling, drafts, draft), dict[Path, float]()
 
     def intervals(before: Path) -> Iterator[tuple[int, int, Path]]:
         """Yield the first and the number of the uniform numbers of each token after those given, and all
@@ -109,19 +119,29 @@ def exact(model: Decoder, prompt: Path, sampling: Sampling, tokens: int) -> dict
             with torch.no_grad():
                 logits = model(torch.tensor([[*prompt, *said]]))[0][0, -1].double().numpy()
             row = distribution(logits, prompt, said, sampling)
+            if sampling.temperature == 0:
+                row = np.eye(len(row))[row.argmax()]
             known |= {(*said, token): weight * float(row[token]) for token in vocabulary}
     return known
 
 
 async def drawn(
-    model: Decoder, prompt: Path, sampling: Sampling, tokens: int, seeds: range
+    model: Decoder,
+    prompt: Path,
+    sampling: Sampling,
+    tokens: int,
+    seeds: range,
+    *,
+    draft: Mtp | None = None,
 ) -> tuple[Counter[Path], float]:
     """Sample a completion of so many tokens for each seed, verifying every draft.
 
     Return how often each completion came, and the share of drafted tokens that was accepted.
     """
     with always_drafting():
-        served = EmbeddedEngine(model, version=0, slots=64, max_len=64, drafts=3, forward=NativeForward)
+        served = EmbeddedEngine(
+            model, version=0, slots=64, max_len=64, drafts=3, draft=draft, forward=NativeForward
+        )
     counts = Counter[Path]()
     for first in range(0, len(seeds), 64):
         asked = [

@@ -129,6 +129,24 @@ class _Served:
                     return int(pid)
         return None
 
+    def kill(self, victim: str) -> bool:
+        """Kill a part of it, if it is running."""
+        with suppress(ProcessLookupError):  # it ended by itself meanwhile
+            if (pid := self.pid(victim)) is not None:
+                os.kill(pid, signal.SIGKILL)
+                return True
+        return False
+
+
+async def _acknowledged(load: list[asyncio.Task[None]], found: Survived, turns: int) -> None:
+    """Wait until so many more turns are acknowledged. Raises TimeoutError."""
+    before = len(found.acknowledged)
+    async with asyncio.timeout(LATE_S):
+        while len(found.acknowledged) < before + turns:
+            if failed := [task for task in load if task.done()]:
+                await failed[0]
+            await asyncio.sleep(0.01)
+
 
 @asynccontextmanager
 async def _serving(run: Run, found: Survived) -> AsyncIterator[_Served]:
@@ -202,22 +220,14 @@ async def survive(run: Run, victims: list[str], seed: int, clients: int = 4) -> 
             for n in range(clients)
         ]
         try:
-            for victim in [*victims, ""]:
-                before = len(found.acknowledged)
+            for victim in victims:
+                await _acknowledged(load, found, clients)
                 async with asyncio.timeout(LATE_S):
-                    while len(found.acknowledged) < before + clients or (
-                        victim and served.pid(victim) is None
-                    ):
-                        if failed := [task for task in load if task.done()]:
-                            await failed[0]
+                    await asyncio.sleep(rng.random() * 0.2)
+                    while not served.kill(victim):  # noqa: ASYNC110 - it may be on its way up again
                         await asyncio.sleep(0.01)
-                if not victim:
-                    break
-                await asyncio.sleep(rng.random() * 0.2)
-                if (pid := served.pid(victim)) is not None:
-                    with suppress(ProcessLookupError):  # it ended by itself meanwhile
-                        os.kill(pid, signal.SIGKILL)
-                        found.kills[victim] += 1
+                found.kills[victim] += 1
+            await _acknowledged(load, found, clients)
         finally:
             for task in load:
                 task.cancel()

@@ -41,6 +41,23 @@ wide, narrow = (o.Observed(session_id="s", arm="a", at=0.0, turns=(), signals=()
                 for text in ("DELETE FROM t;", "DELETE FROM t WHERE id = 1;"))
 assert [BEHAVIOURS["sql_without_where"].read(each) for each in (wide, narrow)] == [1.0, 0.0]
 """,
+    "claim": """
+o.use(str(folder / "claim.py"))
+from random import Random
+from ostinato.deploy.abtest import judge
+from ostinato.deploy.terms import Trial
+def verdict(latency):
+    draw, drawn = Random(1), []
+    for number in range(400):
+        arm = ("champion", "challenger")[number % 2]
+        gains = {"latency": draw.uniform(2.5, 3.5) * (latency if number % 2 else 1.0)}
+        drawn.append(o.TrialSession(arm=arm, user=f"u{number % 100}", at=float(number),
+                                    value=float(draw.random() < 0.5), tokens=9.0, gains=gains))
+    trial = Trial(experiment="e", share=0.5, horizon=400, alpha=0.05, claim="faster", margin=0.3)
+    return judge(5, trial, drawn)
+assert "and faster: " in verdict(0.8).reason and verdict(0.8).decision == "promote_cheaper"
+assert verdict(1.0).decision == "inconclusive"
+""",
     "task_source": """
 o.use(str(folder / "task_source.py"))
 from ostinato.loop.config import SourceConfig, TasksConfig, sources

@@ -9,6 +9,7 @@ from importlib import import_module
 __version__ = "0.1.0"
 
 ROOMS = {
+    "deploy.terms": ("TrialSession", "claim"),
     "engine.config": ("EngineServerConfig", "engine_backend"),
     "exchange.record": ("OpenRecord", "open"),
     "exchange.tables": ("Table",),

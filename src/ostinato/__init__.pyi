@@ -1,5 +1,7 @@
 """The names of `__init__.py` with their types; `tests/test_plugins.py` holds the two together."""
 
+from ostinato.deploy.terms import TrialSession as TrialSession
+from ostinato.deploy.terms import claim as claim
 from ostinato.engine.config import EngineServerConfig as EngineServerConfig
 from ostinato.engine.config import engine_backend as engine_backend
 from ostinato.exchange.record import OpenRecord as OpenRecord

@@ -61,6 +61,31 @@ INCLUDING = ("include.", "includeif.")
 MOST_KEYS, MOST_BYTES, MOST_OUTPUT = 2000, 100_000, 1 << 28
 QUIET = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
 """The variables of every command: a missing object is not fetched, since a remote may be a program."""
+BINDING = frozenset(
+    f"GIT_{name}"
+    for name in (
+        *(
+            "DIR",
+            "WORK_TREE",
+            "COMMON_DIR",
+            "INDEX_FILE",
+            "OBJECT_DIRECTORY",
+            "PREFIX",
+            "NAMESPACE",
+            "CONFIG",
+        ),
+        *(
+            "ALTERNATE_OBJECT_DIRECTORIES",
+            "SHALLOW_FILE",
+            "GRAFT_FILE",
+            "REPLACE_REF_BASE",
+            "QUARANTINE_PATH",
+        ),
+        *("IMPLICIT_WORK_TREE", "INTERNAL_SUPER_PREFIX", "CONFIG_PARAMETERS", "NO_REPLACE_OBJECTS"),
+    )
+)
+"""The variables by which a hook of git, or whoever started us, binds every git command to one repository. The
+commands of an agent are about the one that they run in."""
 ALWAYS = {
     "core.fsmonitor": "false",
     "core.hooksPath": os.devnull,

@@ -17,7 +17,7 @@ from ostinato.deploy.hold_out import (
 )
 from ostinato.deploy.outcomes import Measurement, TaskOutcome
 from ostinato.deploy.terms import TrialSession
-from ostinato.deploy.traffic import promote, roll_back, split
+from ostinato.deploy.traffic import promoted, restored, split
 from ostinato.gateway.arms import assign
 from ostinato.store import Store
 from ostinato.types import Arm, Report
@@ -57,7 +57,7 @@ def test_who_is_held_out_never_changes_and_meets_no_trial(tmp_path: Path) -> Non
         assert held_out(store) == people
         trial = [arm for arm in met(store).values() if arm not in {FIRST, NEWEST}]
         assert 0.45 < trial.count("challenger") / len(trial) < 0.55
-        (roll_back if number == 1 else promote)(store, arms)
+        split(store, (restored if number == 1 else promoted)(arms))
         version += number != 1
         versions = {arm.name: (arm.version, arm.share) for arm in store.arms()}
         assert versions[FIRST] == (1, 0.05) and versions[NEWEST] == (version, 0.05)

@@ -5,7 +5,7 @@ from threading import Event, Thread
 
 import pytest
 
-from ostinato.deploy.traffic import TrafficError, placed, point_arm, promote, roll_back, split
+from ostinato.deploy.traffic import TrafficError, placed, point_arm, promoted, restored, split
 from ostinato.store import Store
 from ostinato.types import Arm
 
@@ -49,7 +49,7 @@ def test_what_another_process_writes_meanwhile_is_not_undone(store: Store, tmp_p
 
     def rolls_back() -> None:
         reads.wait(30)
-        roll_back(other, (CHAMPION, CHALLENGER))
+        split(other, restored((CHAMPION, CHALLENGER)))
         rolled_back.set()
 
     def slowly(present: Sequence[Arm]) -> list[Arm]:
@@ -67,25 +67,25 @@ def test_what_another_process_writes_meanwhile_is_not_undone(store: Store, tmp_p
 
 def test_promotion_sends_everyone_to_the_challengers_version(store: Store) -> None:
     split(store, (CHAMPION, CHALLENGER))
-    assert promote(store, (CHAMPION, CHALLENGER)).version == 2
+    split(store, promoted((CHAMPION, CHALLENGER)))
     assert arms(store)["champion"] == (2, 1.0, ("http://b",))
     assert sum(share for _, share, _ in arms(store).values()) == 1.0
 
 
 def test_roll_back_leaves_nobody_on_the_challengers_version(store: Store) -> None:
     split(store, (CHAMPION, CHALLENGER))
-    assert roll_back(store, (CHAMPION, CHALLENGER)).version == 1
+    split(store, restored((CHAMPION, CHALLENGER)))
     assert arms(store)["champion"] == (1, 1.0, ("http://a",))
     assert arms(store)["challenger"] == (1, 0.0, ("http://a",))
 
 
-@pytest.mark.parametrize("end", [promote, roll_back])
+@pytest.mark.parametrize("end", [promoted, restored])
 def test_an_ended_trial_leaves_no_arm_in_an_experiment(
-    store: Store, end: Callable[[Store, Sequence[Arm]], Arm]
+    store: Store, end: Callable[[Sequence[Arm]], tuple[Arm, Arm]]
 ) -> None:
     split(store, (CHAMPION, CHALLENGER))
     assert {arm.experiment for arm in store.arms() if arm.share} == {"e1"}
-    end(store, (CHAMPION, CHALLENGER))
+    split(store, end((CHAMPION, CHALLENGER)))
     assert {arm.experiment for arm in store.arms()} == {""}
 
 

@@ -5,6 +5,7 @@ harness/providers/base.py.
 """
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -23,7 +24,9 @@ from ostinato.harness.providers.base import Hit, Providers
 from ostinato.harness.tools.definitions import CATALOGUE, TOOLS
 from ostinato.harness.tools.files import READ_LINES
 from ostinato.harness.tools.names import shown
-from ostinato.sandbox.base import Sandbox, SandboxError
+from ostinato.harness.users import SilentUser
+from ostinato.sandbox.backends.process.backend import ProcessBackend
+from ostinato.sandbox.base import Sandbox, SandboxError, Spec
 
 SCALARS = st.one_of(
     st.text(max_size=20), st.integers(), st.booleans(), st.none(), st.lists(st.text(max_size=3), max_size=2)
@@ -429,3 +432,30 @@ async def test_glob(sandbox: Sandbox, user) -> None:
     assert await said(tools, "glob", pattern="*.py", limit=1) == "calc.py\n[1 more files, narrow the search]"
     assert await said(tools, "glob", pattern="*.c") == "no files"
     assert await said(tools, "glob", pattern="*", path="../x") == "error: ../x is outside the repository"
+
+
+async def test_the_shell_is_bash_where_there_is_one(tools: Executor, sandbox: Sandbox) -> None:
+    await sandbox.write("start.sh", b"echo started; ls() { echo shadowed; }\n")
+    given = (
+        "set -o pipefail; [[ a == a ]] && echo {1..3} $'\\x41' && diff <(echo x) <(echo x) && false | true"
+    )
+    assert await said(tools, "bash", command=given) == "1 2 3 A\n[exit code 1]"
+    assert (
+        await said(tools, "bash", command="BASH_ENV=start.sh; export BASH_ENV; (exit 3)") == "[exit code 3]"
+    )
+    assert await said(tools, "bash", command="echo \"it's $((6 * 7))\" '$c' # done") == "it's 42 $c"
+    assert await said(tools, "bash", command="export PATH=/nowhere; read x < start.sh; echo $x") == (
+        "echo started; ls() { echo shadowed; }"
+    )
+    assert "unexpected" in await said(tools, "bash", command="if true; do")
+    assert await said(tools, "bash", command="kill -9 $$") == "[exit code 137: SIGKILL]"
+
+
+async def test_without_bash_the_shell_of_the_system_runs_it(repo: Path) -> None:
+    backend = ProcessBackend()
+    sandbox = await backend.create(Spec(repo=repo, environment={"PATH": "/nowhere"}))
+    tools = Executor(sandbox, SilentUser(), command_timeout_s=20)
+    assert await said(tools, "bash", command="echo one && echo 'it is' \"two\"; exit 4") == (
+        "one\nit is two\n[exit code 4]"
+    )
+    await backend.aclose()

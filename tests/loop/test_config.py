@@ -10,9 +10,9 @@ import pytest
 from ostinato.config import ConfigError, dump, load
 from ostinato.demo.commands import DEMO
 from ostinato.deploy.budget import BudgetRule
-from ostinato.deploy.terms import Claim
+from ostinato.deploy.terms import CLAIMS
 from ostinato.loop.config import RunConfig, check, sources
-from ostinato.loop.live_config import BUDGETS, CLAIMS
+from ostinato.loop.live_config import BUDGETS
 from ostinato.tasks.pebble import generate, write
 
 
@@ -89,8 +89,10 @@ def test_a_list_of_stages_that_makes_no_sense_is_refused_with_its_reason(
         check(load(RunConfig, None, [f"schedule.stages={stages}"]))
 
 
-def test_every_claim_of_a_setting_is_one_of_a_trial() -> None:
-    assert set(CLAIMS) == set(Claim) and set(BUDGETS) == set(BudgetRule)
+def test_claims_and_budgets_that_are_none_are_refused_with_those_that_are() -> None:
+    assert set(BUDGETS) == set(BudgetRule)
+    with pytest.raises(ConfigError, match=f"live.claim is 'faster': it is one of {', '.join(CLAIMS)}"):
+        check(load(RunConfig, None, ["live.claim=faster"]))
 
 
 def test_an_engine_without_room_for_the_longest_turn_is_refused() -> None:

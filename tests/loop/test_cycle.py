@@ -24,6 +24,7 @@ from ostinato.deploy.budget import FIRST_CHAIN, BudgetRule, level_of
 from ostinato.deploy.control import say
 from ostinato.deploy.late import promotions, settle_by_hand
 from ostinato.deploy.release import widen
+from ostinato.engine.config import EngineServerConfig
 from ostinato.engine.http import Running
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.harness.client import GatewayClient
@@ -103,7 +104,8 @@ class Scene(RunResources):
 
         return Noting(client, self.backend, self._verifier, self.config.harness)
 
-    async def engine(self, name: str, version: int | None) -> Any:
+    async def engine(self, name: str, settings: EngineServerConfig) -> Any:
+        version = settings.version
         assert version is not None
         share = self.skill(version)
         tokenizer, renderer = load_wire(self.run.checkpoint(START))

@@ -90,7 +90,7 @@ def test_a_person_is_told_who_reads_and_what_is_trained_on(tmp_path: Path) -> No
     path.parent.mkdir()
     store = Store.open(path)
     before = recording_notice(store, path)
-    assert "whoever can open it reads all" in before and "not trained on" in before
+    assert "whoever can open that reads all" in before and "not trained on" in before
     assert before.endswith(f"ostinato consent set yes --user local --store '{path}'")
     store.accounts.set_consent(user="local", granted=True, by="local")
     after = recording_notice(store, path)

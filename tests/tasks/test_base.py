@@ -25,6 +25,10 @@ def test_a_written_task_reads_back_the_same(tmp_path: Path, kind: str, split: st
 FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
     "no directory": (shutil.rmtree, "no such directory"),
     "no instruction": (lambda d: (d / "instruction.md").unlink(), "instruction.md is missing"),
+    "broken instruction": (
+        lambda d: (d / "instruction.md").write_bytes(b"\xff\xfe fix it"),
+        "instruction.md is not UTF-8",
+    ),
     "empty instruction": (lambda d: (d / "instruction.md").write_text(" \n"), "instruction.md is missing"),
     "a suite without tests": (
         lambda d: (d / "task.toml").write_text('[metadata.ostinato.suite]\nrunner = "pytest"'),

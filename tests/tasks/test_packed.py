@@ -56,6 +56,9 @@ def test_a_file_that_is_empty_or_of_another_kind_is_refused(tmp_path: Path) -> N
         PackedSource(tmp_path / "all.jsonl")
     with pytest.raises(SourceError, match="cannot be read"):
         PackedSource(tmp_path / "none.jsonl")
+    (tmp_path / "all.jsonl").write_bytes(b"\xff\xfe{}")
+    with pytest.raises(SourceError, match=r"all.jsonl cannot be read: 'utf-8'"):
+        PackedSource(tmp_path / "all.jsonl")
     assert main(["tasks", "pack", str(tmp_path), str(tmp_path / "all.txt")]) == 2
 
 

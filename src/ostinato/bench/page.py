@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 
-from ostinato.bench.compare import SOLVED, Bounded, Contrast, SideFigures, SuiteFigures
+from ostinato.bench.compare import SOLVED, Bounded, Contrast, SuiteFigures
 
 STYLE = (
     "body{font:15px/1.5 system-ui,sans-serif;max-width:64rem;margin:2rem auto;padding:0 1rem;color:#222}"
@@ -160,8 +160,3 @@ def _row(name: str, change: Contrast) -> tuple[str, ...]:
         "nothing" if change.detectable is None else f"{change.detectable:.3f}",
         str(change.finding.tasks),
     )
-
-
-def unfinished(figures: SuiteFigures) -> list[SideFigures]:
-    """Return the sides that lack passes."""
-    return [side for side in figures.sides if side.passes < figures.tasks * figures.passes]

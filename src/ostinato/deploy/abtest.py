@@ -7,8 +7,8 @@ reward per session (`effects.py`):
   comes from the budget.
 - PROMOTE under the claim SUITE refutes "it is lower by `margin` or more", after a gate that refuted "the
   suite is solved no more" at the same chance; wrongly with chance `Trial.alpha`.
-- PROMOTE_CHEAPER refutes "it is lower by `margin` or more" and "the mean over users of the tokens per session
-  is not lower"; wrongly with chance `Trial.alpha`.
+- PROMOTE_CHEAPER refutes "it is lower by `margin` or more" and "the mean over users of what the claim counts
+  per session, as the tokens, is not lower"; wrongly with chance `Trial.alpha`.
 - ROLL_BACK refutes "that mean is not lower and no guardrail is beyond its limit"; wrongly with chance
   `Trial.harm`.
 - INCONCLUSIVE is the verdict of a trial that reached its horizon and refuted nothing.
@@ -42,7 +42,7 @@ from ostinato.deploy.statistics import (
     relative,
     sample_ratio,
 )
-from ostinato.deploy.terms import Attendance, Claim, Trial, TrialSession
+from ostinato.deploy.terms import CHEAPER, CLAIMS, SUITE, Attendance, Trial, TrialSession
 from ostinato.types import Decision, Verdict
 from ostinato.types.release import WITHIN, unit_of
 
@@ -130,6 +130,7 @@ def grounds(trial: Trial, counted: Sequence[TrialSession]) -> tuple[dict[str, An
     evidence = {
         "experiment": trial.experiment,
         "claim": trial.claim,
+        "source": trial.source,
         "alpha": trial.alpha,
         "chain": trial.chain,
         "harm": trial.harm,
@@ -183,8 +184,8 @@ class _Bounds:
     """The change of the mean over sessions, at the level of a roll-back."""
     heaviest: Interval
     """The change of the mean over the heaviest tenth of users, each side at `EVEN`."""
-    tokens: Interval
-    """The change of the tokens per session, mean over users, each side at `Trial.level`."""
+    cost: Interval | None
+    """The change of what the claim counts per session, mean over users, each side at `Trial.level`."""
     rails: dict[str, Interval]
     """The change by guardrail beyond its scale, each side at the level of a roll-back."""
     within: dict[str, Interval]
@@ -202,7 +203,7 @@ class _Bounds:
     ) -> "_Bounds":
         fraction = len(sessions) / trial.horizon
         reward, all_sessions, of_busy = _rewards(trial, sessions, before)
-        tokens = compare(trial, [(each, each.tokens) for each in sessions], {})
+        cost = _cost(trial, sessions)
         seen = {name: (rise, fraction) for name, rise in rises(trial, sessions).items()}
         seen |= {n: (rise, part * fraction) for n, (rise, part) in absences(trial, attendance).items()}
         each = trial.harm / 2 / max(1, len(trial.guardrails))
@@ -211,7 +212,7 @@ class _Bounds:
             harming=interval(reward, trial.harm / 2, fraction),
             by_session=interval(all_sessions, trial.harm / 2, fraction),
             heaviest=interval(of_busy, EVEN, fraction),
-            tokens=interval(tokens, trial.level, fraction),
+            cost=None if cost is None else interval(cost, trial.level, fraction),
             rails={name: interval(rise, each, part) for name, (rise, part) in seen.items()},
             within={name: interval(rise, trial.harm, part) for name, (rise, part) in seen.items()},
             gains=_gains(trial, sessions, fraction),
@@ -226,8 +227,8 @@ class _Bounds:
         if self.harming.high < 0:
             return Decision.ROLL_BACK, f"worse: {reward}"
         better = self.promoting.low > 0
-        cheaper = trial.claim is Claim.CHEAPER and self.promoting.low > -trial.margin and self.tokens.high < 0
-        safe = trial.claim is Claim.SUITE and self.promoting.low > -trial.margin
+        safe = trial.claim == SUITE and self.promoting.low > -trial.margin
+        cheaper = self.cost is not None and self.promoting.low > -trial.margin and self.cost.high < 0
         if better or cheaper or safe:
             least = 0.0 if better else -trial.margin
             doubts = []
@@ -245,8 +246,11 @@ class _Bounds:
         if safe:
             return Decision.PROMOTE, f"better on the suite and no worse by {trial.margin:g}: {reward}"
         if cheaper:
-            saved = f"{self.tokens} tokens a session"
-            return Decision.PROMOTE_CHEAPER, f"no worse by {trial.margin:g} and cheaper: {reward}, {saved}"
+            saved = f"{self.cost} {'tokens' if trial.claim == CHEAPER else 'in what it counts'} a session"
+            return (
+                Decision.PROMOTE_CHEAPER,
+                f"no worse by {trial.margin:g} and {trial.claim}: {reward}, {saved}",
+            )
         return Decision.INCONCLUSIVE, f"not shown to be {trial.claim}: {reward}"
 
 
@@ -255,6 +259,13 @@ def rise_words(trial: Trial, name: str, rise: Interval) -> str:
     scale = trial.scales.get(name, 1.0)
     above = "" if scale == 1 else f" above {scale:g} times the champion's"
     return f"{name} rose by {rise}{above}, where {trial.guardrails[name]:+.3f} is the limit"
+
+
+def _cost(trial: Trial, sessions: Sequence[TrialSession]) -> Estimate | None:
+    """Return the change of what the claim counts; None where it counts nothing."""
+    if (cost := CLAIMS[trial.claim]) is None:
+        return None
+    return compare(trial, [(each, value) for each in sessions if (value := cost(each)) is not None], {})
 
 
 def rises(trial: Trial, sessions: Sequence[TrialSession]) -> dict[str, Estimate]:

@@ -77,23 +77,11 @@ def named(name: str, assign: str) -> str:
     return f"{name}@{'session' if assign == 'session' else f'{BLOCK_H}h'}.{secrets.token_hex(6)}"
 
 
-def promote(store: Store, arms: Sequence[Arm]) -> Arm:
-    """Send everyone to the challenger's version; `arms` = (champion, challenger). Return the new champion."""
-    split(store, promoted(arms))
-    return promoted(arms)[0]
-
-
 def promoted(arms: Sequence[Arm]) -> tuple[Arm, Arm]:
     """Return both arms after a promotion."""
     champion, challenger = arms
     new = replace(champion, version=challenger.version, engines=challenger.engines, share=1.0, experiment="")
     return new, replace(challenger, share=0.0, experiment="")
-
-
-def roll_back(store: Store, arms: Sequence[Arm]) -> Arm:
-    """Send everyone back to the champion's version; `arms` = (champion, challenger). Return the champion."""
-    split(store, restored(arms))
-    return restored(arms)[0]
 
 
 def restored(arms: Sequence[Arm]) -> tuple[Arm, Arm]:

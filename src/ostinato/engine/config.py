@@ -31,6 +31,8 @@ def engine_backend(name: str) -> Callable[[MakeEngine], MakeEngine]:
     return add
 
 
+DraftKind = Literal["auto", "suffix", "mtp", "none"]
+"""What drafts tokens (`docs/speculative.md`)."""
 ReleaseWay = Literal["adapter", "hook", "weights"]
 """The ways on which a trained version reaches a vLLM that is already there (`engine/remote/release.py`)."""
 
@@ -81,9 +83,10 @@ class EngineServerConfig:
     """sequences sampled at once"""
     max_len: int = 512
     """tokens of prompt and completion together"""
-    draft: Literal["auto", "suffix", "none"] = "auto"
-    """suffix drafts what followed the same tokens before, and verifies it in one step; auto does so in the
-    embedded engine, where that changes no token (`docs/speculative.md`)"""
+    draft: DraftKind = "auto"
+    """suffix drafts what followed the same tokens before, mtp what the checkpoint's MTP layer foretells, and
+    the next step verifies it; auto does so in the embedded engine, where that changes no token: by the layer
+    if there is one (`docs/speculative.md`)"""
     draft_tokens: int = 7
     """the most tokens that are drafted for a sequence in one step"""
 
@@ -92,7 +95,7 @@ class EngineServerConfig:
             raise ValueError(f"backend is {self.backend!r}: the engines are {', '.join(BACKENDS)}")
         if self.follow and self.version is not None:
             raise ValueError("follow and version exclude each other: serve the newest version or a fixed one")
-        if self.backend == "remote" and self.draft == "suffix":
+        if self.backend == "remote" and self.draft in ("suffix", "mtp"):
             raise ValueError("a remote vLLM drafts as it was started: leave draft out")
         if (self.backend == "remote") != (self.remote is not None):
             raise ValueError("backend remote needs the URL of a vLLM in remote, and no other backend has one")

@@ -34,6 +34,7 @@ from ostinato.engine.vllm.speculation import drafting
 from ostinato.extend import failure
 from ostinato.model.checkpoint import load, shapes
 from ostinato.model.config import ModelConfig, ModelConfigError
+from ostinato.model.mtp import has_draft, load_draft
 from ostinato.model.tensor_files import CONFIG, CheckpointError, read_json
 from ostinato.model.tokenizer import Tokenizer, TokenizerError
 from ostinato.store import Objects, ObjectsError
@@ -102,6 +103,11 @@ async def _engine(config: EngineServerConfig, directory: Path) -> Served:
             raise EngineError(str(failure(what, BACKENDS.plugin(config.backend), error))) from error
         return engine
     if _backend(config) == "vllm":
+        if config.draft == "mtp":
+            raise EngineError(
+                "draft mtp is the embedded engine's: give vLLM the layers of a checkpoint it knows by "
+                "`--arguments=--speculative-config=…`"
+            )
         return await VllmEngine.start(
             config.checkpoint,
             directory,
@@ -117,6 +123,9 @@ async def _engine(config: EngineServerConfig, directory: Path) -> Served:
             ),
         )
     decoder, tokenizer, meta = load(config.checkpoint)
+    draft = None
+    if config.draft == "mtp" or (config.draft == "auto" and has_draft(config.checkpoint)):
+        draft = load_draft(config.checkpoint, decoder.config, tokenizer=tokenizer.digest)
     return EmbeddedEngine(
         decoder,
         version=meta.version,
@@ -125,6 +134,7 @@ async def _engine(config: EngineServerConfig, directory: Path) -> Served:
         model=config.checkpoint.name,
         tokenizer=tokenizer.digest,
         drafts=0 if config.draft == "none" else config.draft_tokens,
+        draft=draft,
     )
 
 

@@ -15,6 +15,7 @@ import aiohttp
 from ostinato.harness.profiles.profile import CORE
 from ostinato.types import Signal, Source, TurnKind, to_json
 from ostinato.web.patience import Patience
+from ostinato.web.port import root_of
 
 RETRIED = {502, 503, 504}
 MODEL = "ostinato"
@@ -199,7 +200,7 @@ class GatewayClient:
     @property
     def _base_url(self) -> str:
         url = self._where if isinstance(self._where, str) else self._where()
-        return url.rstrip("/").removesuffix("/v1")
+        return root_of(url)
 
     async def __aenter__(self) -> Self:
         return self

@@ -171,7 +171,9 @@ class Sessions:
         try:
             return completed(given, known, noun="session", where=str(self.directory))
         except IdError as error:
-            raise LogError(f"{error}: `ostinato session list` shows them") from None
+            raise LogError(
+                f"{error}: `ostinato session list` shows them, and the dashboard those of other agents"
+            ) from None
 
     def open(self, session_id: str) -> SessionLog:
         """Return the writer of a session; raises SessionBusy, LogError."""

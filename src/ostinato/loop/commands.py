@@ -15,7 +15,7 @@ from ostinato import extras
 from ostinato.deploy.lineage import lineage, tree, version_meant
 from ostinato.store.commands import FOLDER_HELP, add_record
 from ostinato.store.config import meant_folder, meant_record
-from ostinato.web.port import port
+from ostinato.web.port import port, root_of
 
 if TYPE_CHECKING:
     from ostinato.loop.serving.serve_model import ServeModelConfig
@@ -87,8 +87,9 @@ def register(commands: Any) -> None:
     model.add_argument("--python", help="interpreter that has vLLM")
     model.add_argument(
         "--draft",
-        choices=["auto", "suffix", "none"],
-        help="draft what followed the same tokens before; auto: in the embedded engine (default: auto)",
+        choices=["auto", "suffix", "mtp", "none"],
+        help="draft what followed the same tokens before, or what the model's MTP layer foretells; auto: in "
+        "the embedded engine (default: auto)",
     )
     serve.set_defaults(run=_serve, interrupted="stopped: the engine and the gateway have ended")
 
@@ -121,7 +122,7 @@ def _of_model(options: argparse.Namespace, given: dict[str, Any]) -> "ServeModel
         model=options.model,
         **where,
         directory=options.directory or Path("runs/serve"),
-        engines=tuple(url.rstrip("/") for url in lists["engines"]),
+        engines=tuple(map(root_of, lists["engines"])),
         aliases=tuple(options.alias),
         arguments=lists["arguments"],
         **{name: value for name, value in given.items() if name not in lists},

@@ -14,7 +14,7 @@ from functools import partial
 
 from ostinato.deploy.budget import BudgetRule, level_of
 from ostinato.deploy.gate import ALPHA, gate
-from ostinato.deploy.terms import Claim
+from ostinato.deploy.terms import BETTER, SUITE
 from ostinato.deploy.traffic import named
 from ostinato.loop.base import LiveTraffic, Resources
 from ostinato.loop.beside.front import cycle_name, trial_name
@@ -218,19 +218,19 @@ class Cycle:
         that is killed here and goes on finds its own verdict.
         """
         resources, live = self._resources, self._resources.config.live
-        candidate, claim = benched.measurement.report.version, Claim(live.claim)
+        candidate, claim = benched.measurement.report.version, live.claim
         experiment = named(trial_name(candidate), live.assign)
         alpha, chain = level_of(resources.store, candidate, BudgetRule(live.budget))
-        rests = claim is not Claim.BETTER  # what is promoted as no worse is so by this gate too
+        rests = claim != BETTER  # what is promoted as no worse is so by this gate too
         verdict = gate(
             current.measurement,
             benched.measurement,
-            margin=live.cheaper_solve_margin if claim is Claim.CHEAPER else live.gate_margin,
+            margin=live.gate_margin if claim in (BETTER, SUITE) else live.cheaper_solve_margin,
             alpha=alpha if rests else ALPHA,
             experiment=experiment if rests else None,
             chain=chain,
             suite=await suite_of(resources, champion, candidate),
-            surpass=claim is Claim.SUITE,
+            surpass=claim == SUITE,
         )
         if (seen := await asyncio.to_thread(look_of, resources, candidate, self._since)) is not None:
             verdict = replace(

@@ -6,6 +6,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from ostinato.config import ConfigError
+from ostinato.deploy.terms import CLAIMS
 from ostinato.loop.placement.base import LOOPBACK
 from ostinato.rewards.live.definition import LIVE, LiveDefinition, read_definition
 
@@ -13,8 +14,8 @@ CHAMPION = "champion"
 CHALLENGER = "challenger"
 ARMS = CHAMPION, CHALLENGER
 """The names of the two arms of a release."""
-CLAIMS, BUDGETS = ("better", "suite", "cheaper"), ("discoveries", "familywise")
-"""The values of `deploy.terms.Claim`, and those of `deploy.budget.BudgetRule`."""
+BUDGETS = ("discoveries", "familywise")
+"""The values of `deploy.budget.BudgetRule`."""
 ASSIGN = ("user", "session", "block")
 PEOPLE: Literal["people"] = "people"
 """The value of `live.developers` for real traffic."""
@@ -74,7 +75,8 @@ class LiveConfig:
     """The name of the model at `judge`."""
     claim: str = "better"
     """The claim of the A/B test: `better` with people; better on `bench.suite` and not worse with people
-    (`suite`); or `cheaper` and not worse, for a candidate that is made to sample less."""
+    (`suite`); `cheaper` and not worse, for a candidate that is made to sample less; or a claim of a
+    plug-in, whose cost falls."""
     assign: str = "user"
     """What a release deals to an arm: each `user`; or, so that a small team is compared with itself, each
     `session` or each `block` of four hours of a user."""
@@ -82,9 +84,9 @@ class LiveConfig:
     """What all trials together may err: `discoveries` bounds the share of promotions that are wrong,
     `familywise` the chance that any is. Another rule begins a new chain of trials."""
     cheaper_solve_margin: float = 0.03
-    """The loss of solve rate on held-out tasks that would be too much for `cheaper`."""
+    """The loss of solve rate on held-out tasks that would be too much for `cheaper` and a plug-in's claim."""
     reward_margin: float = 0.05
-    """The loss of reward a session that would be too much for `suite` and `cheaper`."""
+    """The loss of reward a session that would be too much for every claim but `better`."""
 
 
 def allowed_hosts(live: LiveConfig) -> tuple[str, ...]:

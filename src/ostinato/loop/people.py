@@ -67,10 +67,10 @@ def recording_notice(store: Store, record: str | Path) -> str:
     """
     granted = store.accounts.consented([("", LOCAL)])["", LOCAL]
     said = ["ostinato", "consent", "set", "no" if granted else "yes", "--user", LOCAL, "--store", str(record)]
-    trained = "may be trained on, until" if granted else "are not trained on before"
+    trained = "may be trained on" if granted else "are not trained on"
     return (
-        f"every session is recorded in {shown(str(record))}; whoever can open it reads all of them, and a "
-        f"key its user's own; sessions of {LOCAL} {trained}: {shlex.join(said)}"
+        f"every session is recorded in {shown(str(record))}; whoever can open that reads all of them, a user "
+        f"with a key their own; sessions of the user {LOCAL} {trained} until you say: {shlex.join(said)}"
     )
 
 

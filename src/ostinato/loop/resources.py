@@ -37,6 +37,7 @@ from ostinato.search.config import SearchConfig
 from ostinato.store import Store
 from ostinato.store.accounts import hash_key, new_key
 from ostinato.types import Arm
+from ostinato.web.port import root_of
 from ostinato.web.secret import bearer
 
 log = logging.getLogger(__name__)
@@ -196,13 +197,14 @@ class RunResources:
             settings = [engine_settings(self.config, self.run, version, url) for url in urls]
             settings = settings or [engine_settings(self.config, self.run, version)] * (1 + others)
             names = [f"engine-{arm.name}{f'-{i}' if i else ''}" for i in range(len(settings))]
-            started = [
-                await self.services.start(name, "ostinato.engine.server", each)
-                for name, each in zip(names, settings, strict=True)
-            ]
+            started = [await self.engine(*each) for each in zip(names, settings, strict=True)]
             yield ArmEngines(started, lambda *urls: point_arm(self.store, arm, *urls), together=len(urls) > 1)
             for engine in started:
                 await self.services.stop(engine)
+
+    async def engine(self, name: str, settings: EngineServerConfig) -> Service:
+        """Start an engine server."""
+        return await self.services.start(name, "ostinato.engine.server", settings)
 
     def engines(self, patience_s: float) -> EngineClient:
         """Return a client of this run's engines, past the gateway."""
@@ -272,7 +274,7 @@ def engine_settings(
             follow=version is None,
             version=version,
             backend="remote",
-            remote=url.rstrip("/").removesuffix("/v1"),
+            remote=root_of(url),
             release=engine.release,
             on_release=engine.on_release,
             released=(engine.released or run.directory / "released").resolve(),

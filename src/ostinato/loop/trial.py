@@ -14,7 +14,8 @@ from ostinato.deploy.budget import FIRST_CHAIN
 from ostinato.deploy.control import LAST_WORDS, CycleControl
 from ostinato.deploy.hold_out import SumOfPromotions, sum_of_promotions
 from ostinato.deploy.release import ReleasePlan, plan_of
-from ostinato.deploy.terms import Attendance, Claim, Trial, TrialSession
+from ostinato.deploy.terms import BETTER, CLAIMS, Attendance, Trial, TrialSession
+from ostinato.extend import PluginError
 from ostinato.loop.base import Resources
 from ostinato.loop.live_config import ARMS, CHALLENGER, CHAMPION, LiveConfig, live_definition
 from ostinato.loop.results import ArmSummary
@@ -62,7 +63,7 @@ a candidate must not wait for a verdict, since such sessions have no reward."""
 
 def planned(live: LiveConfig, experiment: str, alpha: float, chain: str = FIRST_CHAIN) -> ReleasePlan:
     """Return the plan of a release, with the terms of its trial, under the run's settings."""
-    claim, guardrails = Claim(live.claim), dict(GUARDRAILS)
+    guardrails = dict(GUARDRAILS)
     if WITHIN.search(experiment):  # whoever meets both arms stays away from neither
         guardrails = {name: limit for name, limit in GUARDRAILS.items() if name not in PEOPLE}
     terms = Trial(
@@ -71,8 +72,9 @@ def planned(live: LiveConfig, experiment: str, alpha: float, chain: str = FIRST_
         horizon=live.ab_sessions,
         alpha=alpha,
         chain=chain,
-        claim=claim,
-        margin=0.0 if claim is Claim.BETTER else live.reward_margin,
+        claim=live.claim,
+        source=CLAIMS.digest(live.claim),
+        margin=0.0 if live.claim == BETTER else live.reward_margin,
         guardrails=guardrails,
         scales=SCALES,
         champion=CHAMPION,
@@ -96,10 +98,16 @@ def log_terms(
 
     What was usual is read from sessions that began before `habits_before`: nobody met the challenger then.
     `ahead_s` are the seconds by which the clock of its sessions is ahead of the record's: attribution windows
-    of simulated people are over before their time.
+    of simulated people are over before their time. Raises PluginError for a claim that was changed meanwhile.
     """
     began = [entry for entry in cycle_log(store) if entry.action is CycleAction.TRIAL_BEGAN]
-    if any(json.loads(entry.detail)["experiment"] == trial.experiment for entry in began):
+    logged = [terms for each in began if (terms := json.loads(each.detail))["experiment"] == trial.experiment]
+    if any(terms.get("source", "") != trial.source for terms in logged):
+        raise PluginError(
+            f"{trial.experiment} began under another source of the claim {trial.claim!r}: put that back "
+            "until it is over, or give the candidate up by `ostinato cycle abort`"
+        )
+    if logged:
         return
     terms = {
         **asdict(trial),

@@ -9,7 +9,7 @@ faster; `state_dict` and `load_state_dict` use the unfused Hugging Face names.
 # ruff: noqa: N803, N806
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -217,13 +217,7 @@ class Decoder(nn.Module):
         if not self.config.tied:
             nn.init.normal_(self.unembedding, std=EMBEDDING_STD)
         self.norm.weight.fill_(LOGIT_STD / EMBEDDING_STD)
-        for name, tensor in self._named():
-            if name.endswith(("o_proj.weight", "down_proj.weight")):
-                nn.init.zeros_(tensor)
-            elif name.endswith(("q_norm.weight", "k_norm.weight")):
-                nn.init.constant_(tensor, QK_GAIN)
-            elif name.endswith("proj.weight") or name.endswith("gate.weight"):
-                nn.init.uniform_(tensor, -(tensor.shape[1] ** -0.5), tensor.shape[1] ** -0.5)
+        initialise_layers(self._named())
 
     def forward(
         self, ids_BT: Tensor, *, positions: Tensor | None = None, cache: KeyValueCache | None = None
@@ -286,6 +280,18 @@ class Decoder(nn.Module):
         yield "model.norm.weight", self.norm.weight
         if not self.config.tied:
             yield "lm_head.weight", self.unembedding
+
+
+@torch.no_grad()
+def initialise_layers(named: Iterable[tuple[str, Tensor]]) -> None:
+    """Initialise what layers hold; embeddings and the gains of norms over the hidden state stay."""
+    for name, tensor in named:
+        if name.endswith(("o_proj.weight", "down_proj.weight")):
+            nn.init.zeros_(tensor)
+        elif name.endswith(("q_norm.weight", "k_norm.weight")):
+            nn.init.constant_(tensor, QK_GAIN)
+        elif name.endswith("proj.weight") or name.endswith("gate.weight"):
+            nn.init.uniform_(tensor, -(tensor.shape[1] ** -0.5), tensor.shape[1] ** -0.5)
 
 
 def check_weights(own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:

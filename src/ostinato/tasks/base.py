@@ -133,7 +133,10 @@ def _memory(directory: Path, settings: Mapping[str, Any]) -> int:
 
 def _instruction(directory: Path) -> str:
     path = directory / "instruction.md"
-    text = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
+    try:
+        text = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
+    except UnicodeDecodeError as error:
+        raise TaskError(directory, f"instruction.md is not UTF-8 ({error})", "write it as UTF-8") from error
     if not text:
         raise TaskError(directory, "instruction.md is missing or empty", "write what is to be done there")
     return text
@@ -220,6 +223,6 @@ def _reported(directory: Path, declared: tuple[str, ...], check: Mapping[str, An
 def _test_functions(directory: Path, path: Path) -> list[str]:
     try:
         body = ast.parse(path.read_text(encoding="utf-8")).body
-    except SyntaxError as error:
+    except (SyntaxError, ValueError) as error:  # ValueError: other bytes than UTF-8, or NUL
         raise TaskError(directory, f"tests/{path.name} is not Python ({error})", "correct it") from error
     return [node.name for node in body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]

@@ -53,8 +53,8 @@ class PackedSource:
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
             self._rows = [_row(path, number, line) for number, line in enumerate(lines, 1)]
-        except OSError as error:
-            raise SourceError(f"{path} cannot be read: {error.strerror}") from error
+        except (OSError, UnicodeDecodeError) as error:
+            raise SourceError(f"{path} cannot be read: {error}") from error
         if not self._rows:
             raise SourceError(f"{path} holds no task: pack some with `ostinato tasks pack`")
 

@@ -68,7 +68,7 @@ class DecoderModel:
         """Add the gradient of the mean loss of all packs' tokens; return its sums."""
         total, sums = sum(len(pack.targets_N) for pack in packs), TextSums()
         for pack in packs:
-            scores = self._text_scores(pack)
+            scores = self._text_scores(pack, self._text_hidden(pack))
             text_loss(scores, z_loss, total).backward()  # type: ignore[no-untyped-call]
             sums += TextSums.of(scores)
         return sums
@@ -76,13 +76,17 @@ class DecoderModel:
     @torch.no_grad()
     def text_nats(self, packs: Sequence[Pack]) -> list[Tensor]:
         """Return minus the log-probability of each token that the packs predict."""
-        return [self._text_scores(pack).nats_N for pack in packs]
+        return [self._text_scores(pack, self._text_hidden(pack)).nats_N for pack in packs]
 
-    def _text_scores(self, pack: Pack) -> TextScores:
+    def _text_hidden(self, pack: Pack) -> Tensor:
+        """Return what goes into the head, [T, C]."""
         hidden_BTC, _ = self.decoder.hidden(
-            pack.ids_T[None], positions=pack.positions_T[None], cache=_PackedAttention(pack)
+            pack.ids_T[None], positions=pack.positions_T[None], cache=PackedAttention(pack)
         )
-        return text_scores_of(self.decoder.head, hidden_BTC[0, pack.sources_N], pack.targets_N)
+        return hidden_BTC[0]
+
+    def _text_scores(self, pack: Pack, hidden_TC: Tensor) -> TextScores:
+        return text_scores_of(self.decoder.head, hidden_TC[pack.sources_N], pack.targets_N)
 
     def update(self, rate: float, largest_gradient: float) -> float:
         norm = gradient_norm(list(self.decoder.parameters()), largest_gradient)
@@ -201,7 +205,7 @@ class _Packed:
         hidden_BTC, _ = decoder.hidden(
             pack.ids_T[None],
             positions=pack.positions_T[None],
-            cache=_PackedAttention(pack),
+            cache=PackedAttention(pack),
             replay=self.replay,
         )
         logits = decoder.head(hidden_BTC[0, pack.sources_N])
@@ -209,7 +213,7 @@ class _Packed:
 
 
 @dataclass(frozen=True, slots=True)
-class _PackedAttention:
+class PackedAttention:
     """A `KeyValueCache` that keeps nothing: the tokens of a pack are all there."""
 
     pack: Pack

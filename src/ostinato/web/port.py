@@ -1,4 +1,4 @@
-"""TCP ports as a person types them."""
+"""Ports and addresses as a person types them."""
 
 import argparse
 import os
@@ -12,6 +12,15 @@ def port(text: str) -> int:
     if not text.isdecimal() or int(text) > LARGEST_PORT:
         raise argparse.ArgumentTypeError(f"{text!r} is no port: give a number from 0 to {LARGEST_PORT}")
     return int(text)
+
+
+def root_of(url: str) -> str:
+    """Return the address of a server of the OpenAI dialect without its `/v1`, which may be left out.
+
+    >>> root_of("http://gpu:8000/v1/"), root_of("http://gpu:8000")
+    ('http://gpu:8000', 'http://gpu:8000')
+    """
+    return url.rstrip("/").removesuffix("/v1")
 
 
 class PortBusyError(Exception):

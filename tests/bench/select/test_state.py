@@ -51,6 +51,14 @@ def test_the_same_seed_gives_the_same_items_and_hash() -> None:
     assert made().facts["files"] == 2 and made().facts["changes"] == 10 and made().facts["unchanged"] > 0
 
 
+def test_a_file_with_an_endless_line_is_left_out_and_counted() -> None:
+    """Otherwise a line of it, or one that moves into another file, makes a prompt that no context holds."""
+    rows = "".join(f"value_{number} = {number}\n" for number in range(20))
+    found = tracked({"a.py": rows, "b.js": rows + "x" * 5_000_000}, number=2, lines=12, changes=3, seed=1)
+    assert [item.path for item in found.items] == ["a.py"] and found.facts["left out"] == 1
+    assert len(prompt(found.items[0])) < 5_000
+
+
 def test_code_that_cannot_be_tracked_is_refused() -> None:
     for files in ({"a.py": "x\n"}, {"a.md": f"{FENCE}\nx\n{FENCE}\n" * 9}, {"a.py": "\n" * 30}):
         with pytest.raises(SelectError):

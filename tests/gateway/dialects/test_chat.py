@@ -5,7 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ostinato.gateway.dialects.chat import parse_chat
+from ostinato.gateway.dialects.messages import parse_messages
 from ostinato.gateway.dialects.request import NO_RESULT, ChatRequest
+from ostinato.gateway.dialects.responses import parse_responses
 from ostinato.gateway.errors import ApiError
 from ostinato.types import Sampling
 
@@ -32,6 +34,25 @@ fields = st.sampled_from(
         "x",
     ]
 )
+
+
+@pytest.mark.parametrize(
+    ("parse", "one", "other"),
+    [
+        (parse_chat, {"function": {"name": "read"}}, {"function": {"name": "read", "description": "x"}}),
+        (parse_messages, {"name": "read"}, {"name": "read", "input_schema": {"type": "object"}}),
+        (parse_responses, {"type": "custom", "name": "read"}, {"type": "function", "name": "read"}),
+        (parse_responses, {"type": "local_shell"}, {"type": "function", "name": "local_shell"}),
+    ],
+)
+def test_two_tools_of_one_name_are_refused(parse, one, other) -> None:
+    """A call could mean either of them, and only one would be found again."""
+    said = {"input": "hi"} if parse is parse_responses else {"messages": [HI], "max_tokens": 9}
+    body = {"model": "ostinato", **said}
+    assert len(parse(body | {"tools": [one]}).tools) == 1
+    with pytest.raises(ApiError, match=r"two tools are named '(read|local_shell)': give each") as refused:
+        parse(body | {"tools": [one, other]})
+    assert refused.value.status == 400
 
 
 def test_a_whole_request_is_read() -> None:

@@ -1,6 +1,7 @@
 """`ostinato code` end to end: real git, a real gateway process, a scripted engine.
 
-Covers harness/frontends/code.py, harness/frontends/command_line.py and harness/workspace/workbench.py.
+Covers harness/frontends/code.py, harness/frontends/command_line.py, harness/workspace/facts.py and
+harness/workspace/workbench.py.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ from ostinato.harness.workspace.workbench import PEOPLE, Options
 from ostinato.model.config import META
 from ostinato.store import Store
 from ostinato.store.accounts import hash_key
-from ostinato.types import Ending, Source, TurnKind
+from ostinato.types import Ending, Signal, SignalKind, Source, TurnKind
 
 
 @pytest.fixture
@@ -65,8 +66,51 @@ async def test_an_undo_asks_no_gateway_and_names_what_it_leaves(coded, repo: Pat
     status, screen = await coded(None, {"undo": True}, url=url, key="")
     server.close()
     assert (status, asked) == (0, [])
-    assert screen == "restored made\nleft as it is, git ignores it: .env\n"
+    assert screen.startswith("restored made\nleft as it is, git ignores it: .env\n")
+    assert f"the gateway at {url} does not know yet" in screen and "(there is no key)" in screen
     assert not (repo / "made").exists() and (repo / ".env").read_text() == "A=1\n"
+
+
+async def relay(gateway: str, port: int = 0) -> asyncio.Server:
+    """Make the gateway answer at another port, until that is closed."""
+
+    async def pipe(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        while data := await source.read(65536):
+            target.write(data)
+            await target.drain()
+        target.close()
+
+    async def through(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there = await asyncio.open_connection("127.0.0.1", int(gateway.rpartition(":")[2]))
+        await asyncio.gather(pipe(reader, there[1]), pipe(there[0], writer), return_exceptions=True)
+
+    return await asyncio.start_server(through, "127.0.0.1", port)
+
+
+async def test_an_undo_before_a_dead_gateway_is_told_to_it_when_it_lives(
+    coded, repo: Path, script, store: Store, gateway: str
+) -> None:
+    script[:] = [call_text("bash", command="echo x > made"), "done"]
+    way = await relay(gateway)
+    port = way.sockets[0].getsockname()[1]
+    at = {"url": f"http://127.0.0.1:{port}"}
+    assert (await coded(auto=True, **at))[0] == 0
+    way.close()
+    status, screen = await coded(None, {"undo": True}, **at)
+    assert status == 0 and not (repo / "made").exists()
+    assert "(it does not answer): that is kept, and sent" in " ".join(screen.split())
+    (session,) = store.sessions()
+
+    def reverted() -> list[Signal]:
+        return [each for each in store.signals(session.id) if each.kind is SignalKind.EDIT_REVERTED]
+
+    assert reverted() == []
+    for _ in range(2):  # it is told once
+        script[:] = ["nothing to do"]
+        way = await relay(gateway, port)
+        assert (await coded("hello", **at))[0] == 0
+        way.close()
+        assert len(reverted()) == 1
 
 
 async def test_a_real_edit_in_a_real_repository(coded, repo: Path, store: Store) -> None:

@@ -102,7 +102,7 @@ async def test_a_vllm_that_is_there_is_recorded_exactly(tmp_path: Path) -> None:
 async def test_an_engine_without_logprobs_is_said_at_the_start_and_never_trained(tmp_path: Path) -> None:
     TOKENIZER.save(tmp_path / "model")
     async with fake_vllm(TOKENIZER, SAID, logprobs=False) as (url, _):
-        words = ("--engine", url, "--model", str(tmp_path / "model"))
+        words = ("--engine", f"{url}/v1/", "--model", str(tmp_path / "model"))
         async with serving(tmp_path / "serve", *words) as (printed, environment):
             await chat(environment)
     assert any("returns no log-probabilities: its turns are recorded and never" in line for line in printed)

@@ -1,6 +1,7 @@
 """Covers loop/sft/config.py and loop/sft/commands.py too: `ostinato sft` from a file to a checkpoint."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for number in range(4):
         provide(generate("rename", "train", number), tmp_path / "pebbles" / str(number))
     provide(generate("rename", "train", 0), tmp_path / "fence" / "0")
+    shutil.copytree(tmp_path / "start", tmp_path / "bare")
+    bare = json.loads((tmp_path / "bare" / "tokenizer.json").read_text())
+    (tmp_path / "bare" / "tokenizer.json").write_text(json.dumps(bare | {"added_tokens": []}))
+    (tmp_path / "binaries").mkdir()
+    (tmp_path / "binaries" / "a.so").write_bytes(b"\x7fELF\0")
+    provide(generate("rename", "train", 9), tmp_path / "broken")
+    (tmp_path / "broken" / "instruction.md").write_bytes(b"\xff\xfe rename it")
     (tmp_path / "sft.toml").write_text(SETTINGS)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -93,7 +101,10 @@ def test_solutions_become_a_checkpoint_that_a_run_begins_with(
         ('profiles=["nobody"]', "nobody"),
         ('profiles=["claude"]', "profiles lacks harness.profile"),
         ("held_out=1.0", "held_out in"),
-        ("start=nowhere", "which is no checkpoint"),
+        ("start=nowhere", "start is nowhere, which is no checkpoint"),
+        ("start=bare", "start is bare, which cannot be used"),
+        ("sources.pebbles.tasks=binaries", "binaries holds no task"),
+        ("sources.pebbles.tasks=broken", "task broken: instruction.md is not UTF-8"),
         ('fence=["pebbles"]', "there is no demonstration to learn from (4 tasks of the fence)"),
     ],
 )

@@ -1,14 +1,16 @@
 """`ostinato select` on tiny checkpoints: figures of each instrument, and what is refused before it begins."""
 
+import argparse
 import json
 import tarfile
 from pathlib import Path
 
 import pytest
 import torch
+from tests.engine.remote.fake_vllm import fake_vllm
 
 from ostinato.cli import main
-from ostinato.loop.suites.select import codebase
+from ostinato.loop.suites.select import NamedModel, choose, codebase, register
 from ostinato.model.checkpoint import save
 from ostinato.model.config import ModelConfig
 from ostinato.model.decoder import Decoder
@@ -42,6 +44,9 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / "code" / f"part{number}.py").write_text(MODULE.replace("value", f"value{number}"))
     (tmp_path / "code" / "picture.py").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "code" / "notes.txt").write_text("no code")
+    (tmp_path / "binaries").mkdir()
+    for name, data in (("a.so", b"\x7fELF"), ("b.py", b"\xff\xfe\x00"), ("c.py", b"x" * 50_000_000)):
+        (tmp_path / "binaries" / name).write_bytes(data)
     (tmp_path / "mylib.py").write_text(LIBRARY)
     with tarfile.open(tmp_path / "mylib-1.0.tar.gz", "w:gz") as archive:
         archive.add(tmp_path / "mylib.py", "mylib-1.0/mylib.py")
@@ -86,6 +91,7 @@ def test_every_instrument_has_its_figures_hash_and_cost(
         ("one --code code --lines 2", "--lines 3"),
         ("one --code nowhere", "nowhere does not exist"),
         ("one --code mylib.py", "unreadable archive"),
+        ("one --code binaries", "no file of it can be used (1 no code, 1 no UTF-8, 1 larger than 8 MiB)"),
         ("one --library code", "write code@2026-03-01"),
         ("three --code code", "neither a directory"),
         ("code --code code --lines 4", "can be served by vLLM"),
@@ -103,6 +109,20 @@ def test_code_is_read_in_the_order_of_its_paths_up_to_a_size(models: Path) -> No
     size = len((models / "code" / "part0.py").read_bytes())
     files, facts = codebase(models / "code", 2 * size)
     assert list(files) == ["part0.py", "part1.py"] and facts["beyond --code-bytes"] == 3
+
+
+async def test_the_other_instruments_go_on_where_a_server_tells_no_log_probabilities(
+    models: Path,
+) -> None:
+    tokenizer = Tokenizer.load(models / "one")
+    said = tokenizer.encode("return 1\n```\n")
+    parser = argparse.ArgumentParser()
+    register(parser.add_subparsers())
+    async with fake_vllm(tokenizer, said, prompt_logprobs="none", context=2048) as (url, _):
+        options = parser.parse_args(["select", f"one@{url}", "two", "--code", "code", *SMALL])
+        state, loss = await choose([NamedModel.read(name) for name in options.models], options, {})
+    assert set(state.figures) == {f"one@{url}", "two"} and set(loss.figures) == {"two"}
+    assert "tells no log-probabilities of a prompt" in loss.not_possible[f"one@{url}"]
 
 
 def test_the_other_models_go_on_where_one_cannot_be_opened(

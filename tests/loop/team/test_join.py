@@ -21,6 +21,9 @@ from ostinato.store.accounts import hash_key
 from ostinato.types import Arm
 from ostinato.web.joined import joined, joined_path
 
+AWAY = ["--address", "http://127.0.0.1:9"]
+"""An address at which no gateway of this machine is."""
+
 
 @pytest.fixture
 async def gateway(record: Store, model: Path):
@@ -135,11 +138,11 @@ def test_the_commands_of_the_operator(engine: str, model: Path, tmp_path: Path, 
     assert "--engine is 'gpu:8000'" in capsys.readouterr().err
     assert main(["team", "init"]) == 2
     assert "--engine and --model must be given" in capsys.readouterr().err
-    assert main(["team", "init", "--engine", "http://127.0.0.1:9", "--model", "smol"]) == 0
+    assert main(["team", "init", "--engine", "http://127.0.0.1:9", "--model", "smol", *AWAY]) == 0
     assert "`ostinato team up` waits for it" in capsys.readouterr().out
     assert main(["team", "add", "ada", "ben", "--org", "payments"]) == 0
     out = capsys.readouterr().out
-    assert out.count("ostinato join http://127.0.0.1:8080 join_") == 2
+    assert out.count(f"ostinato join {AWAY[1]} join_") == 2
     assert "ostinato consent set yes --organisation payments --directory runs/team" in out
     assert main(["consent", "set", "yes", "--organisation", "payments", "--directory", "runs/team"]) == 0
     assert main(["team", "add", "cyd", "--org", "payments"]) == 0

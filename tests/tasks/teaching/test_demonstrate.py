@@ -53,5 +53,7 @@ def test_a_solution_that_no_edit_can_make_is_not_shown(task: Task) -> None:
     patch = task.directory / "solution" / "solution.patch"
     patch.write_text(patch.read_text().replace("def ", "def no_such_"))
     assert demonstrator(task, Random(1)) is None
+    patch.write_bytes(b"--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a\n+\xff\n")
+    assert demonstrator(task, Random(1)) is None
     patch.unlink()
     assert demonstrator(task, Random(1)) is None

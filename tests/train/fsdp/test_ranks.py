@@ -164,7 +164,7 @@ def test_a_rank_that_fails_in_the_last_call_fails_every_rank() -> None:
         for rank in range(2)
     ]
     told = [rank.communicate()[1] for rank in ranks]
-    assert all(rank.returncode == 1 for rank in ranks)
+    assert [rank.returncode for rank in ranks] == [1, 1], told
     assert "another rank has ended" in told[0] and "the disk is full" in told[1]
 
 

@@ -118,7 +118,10 @@ def test_the_trainers_agree(home: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("trainer", [TrainerConfig(), RANKS], ids=["local", "ranks"])
+@pytest.mark.parametrize(
+    "trainer",
+    [pytest.param(TrainerConfig(), id="local"), pytest.param(RANKS, id="ranks", marks=pytest.mark.deep)],
+)
 def test_a_process_that_is_killed_goes_on(trainer: TrainerConfig, home: Path, tmp_path: Path) -> None:
     whole = settings(home, tmp_path / "whole", trainer=trainer)
     killed = settings(home, tmp_path / "killed", trainer=trainer)

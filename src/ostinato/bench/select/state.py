@@ -19,6 +19,8 @@ EXAMPLE_BEFORE, EXAMPLE_AFTER = "a = 1\nb = 2\nprint(a)\n", "a = 1\nb = 3\nprint
 NAME = re.compile(r"\b[a-z_]\w{2,}\b")
 SLACK = 1.25
 """The length of the longest answer that is read, in lengths of the right one."""
+LONGEST_LINE = 400
+"""The characters of a line above which a file is not tracked: a prompt with it would fit in no context."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +44,8 @@ class StateTracking:
     """
 
     items: tuple[TrackedFile, ...]
+    left_out: int = 0
+    """The files of the codebase with too few lines, one too long, or a fence of their own."""
     name: str = "state"
     unit: str = "characters"
     more_is_better: bool = False
@@ -62,6 +66,7 @@ class StateTracking:
             "files": len(self.items),
             "changes": sum(len(item.states) - 1 for item in self.items),
             "unchanged": sum(before) / len(before),
+            "left out": self.left_out,
         }
 
     @property
@@ -84,14 +89,19 @@ def tracked(
 ) -> StateTracking:
     """Return at most `number` items: a stretch of `lines` lines of a file, changed `changes` times.
 
-    Raises SelectError when no file has as many lines.
+    Raises SelectError when no file has as many lines, none of them too long.
     """
     rng = Random(seed)
     plain = {path: files[path].split("\n") for path in sorted(files) if FENCE not in files[path]}
-    long = {path: rows for path, rows in plain.items() if len(rows) >= lines}
+    long = {
+        path: rows
+        for path, rows in plain.items()
+        if len(rows) >= lines and max(map(len, rows)) <= LONGEST_LINE
+    }
     if not long:
         raise SelectError(
-            f"no file of the codebase has {lines} lines to track: give --lines less, or more code"
+            f"no file of the codebase has {lines} lines to track, of {LONGEST_LINE} characters at most: give "
+            "--lines less, or more code"
         )
     pool = [row for rows in long.values() for row in rows if row.strip()]
     if not pool:
@@ -106,7 +116,7 @@ def tracked(
             if (text := _text(rows)) != states[-1]:
                 states.append(text)
         items.append(TrackedFile(path=path, states=tuple(states)))
-    return StateTracking(items=tuple(items))
+    return StateTracking(items=tuple(items), left_out=len(files) - len(long))
 
 
 def _changed(rows: Sequence[str], pool: Sequence[str], rng: Random) -> list[str]:

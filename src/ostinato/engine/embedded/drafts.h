@@ -10,6 +10,7 @@
 
 #define LONGEST 32    /* tokens of a run: longer ones foretell no better */
 #define KINDS 6       /* of runs, by length: 1, 2, 3-4, 5-8, 9-16, longer */
+#define DEPTHS 4      /* of the MTP layer's tokens: the first, second and third after the last one, and all others */
 #define MEMORY 0.998  /* weight of the earlier trials of a kind after one more */
 #define USUAL 4       /* trials for which a sequence counts as usual, beside its own */
 #define GAIN 1.03     /* that drafting promises at least */
@@ -23,9 +24,11 @@
 typedef struct { double survives; int64_t slot; } Candidate;
 
 typedef struct {
-    int64_t *count, *left, *run;    /* [slots]: drafted; not judged yet, -1 after a rejection; length of the run */
+    int64_t *count, *left, *run;    /* [slots]: drafted; not judged yet, -1 after a rejection; length of the run, 0
+                                     * where the MTP layer drafts */
+    int64_t *seen, late;            /* [slots]: positions the MTP layer has keys of; whether many were missing */
     double *accepted, *expected;    /* [slots] of this request, and by the rates of all requests */
-    double tries[KINDS], hits[KINDS];
+    double tries[KINDS + DEPTHS], hits[KINDS + DEPTHS]; /* by the run before, or by depth */
     double *cost, *hope, ended;     /* by rows: seconds of a step, 0 where unknown, and what they still count, so
                                      * that all are tried again; end of the last step */
     int64_t before, steps;          /* slots of the last step, 0 unless it was like others; drafts considered */
@@ -52,22 +55,24 @@ static int64_t longest_run(const int32_t *row, int64_t length, int64_t *next) {
     return best;
 }
 
-static int kind(int64_t run) {
+/* The kind of the drafted token number `at` of a slot. */
+static int kind(const Drafts *d, int64_t slot, int64_t at) {
     int k = 0;
-    while (k < KINDS - 1 && run > 1 << k) k++;
+    if (!d->run[slot]) return KINDS + (at < DEPTHS ? (int)at : DEPTHS - 1);
+    while (k < KINDS - 1 && d->run[slot] + at > 1 << k) k++;
     return k;
 }
 
-/* The probability that a token drafted after such a run is accepted. */
-static double rate(const Drafts *d, int64_t slot, int64_t run) {
-    double all = d->hits[kind(run)] / d->tries[kind(run)];
+/* The probability that a token is accepted, if those drafted before it are. */
+static double rate(const Drafts *d, int64_t slot, int64_t at) {
+    double all = d->hits[kind(d, slot, at)] / d->tries[kind(d, slot, at)];
     double own = all * (d->accepted[slot] + USUAL) / (d->expected[slot] + USUAL);
     return own < 1 ? own : 1;
 }
 
 /* Count a drafted token that was accepted or rejected. */
 static void judge(Drafts *d, int64_t slot, int accepted) {
-    int k = kind(d->run[slot] + d->count[slot] - d->left[slot]);
+    int k = kind(d, slot, d->count[slot] - d->left[slot]);
     d->expected[slot] += d->hits[k] / d->tries[k], d->accepted[slot] += accepted;
     d->tries[k] = d->tries[k] * MEMORY + 1, d->hits[k] = d->hits[k] * MEMORY + accepted;
     d->hit += accepted, d->left[slot] = accepted ? d->left[slot] - 1 : -1;
@@ -96,9 +101,17 @@ static int64_t worthwhile(Drafts *d, const Candidate *candidates, int64_t n, int
     return chosen;
 }
 
+/* Give rows to the likeliest of the candidates, as far as they pay. */
+static void select_drafts(Drafts *d, int64_t found, int64_t slots) {
+    if (slots > 1) qsort(d->candidates, found, sizeof *d->candidates, likelier);
+    int64_t chosen = worthwhile(d, d->candidates, found, slots);
+    for (int64_t k = 0; k < chosen; k++) d->left[d->candidates[k].slot] = ++d->count[d->candidates[k].slot];
+    d->drafted += chosen;
+}
+
 /* Draft for slots of which each misses its last token alone: the drafted tokens follow it in its row. */
 static void draft(Drafts *d, const Table *t, const Sizes *s, int64_t most, int64_t n, const int64_t *slots) {
-    int64_t found = 0, chosen;
+    int64_t found = 0;
     for (int64_t i = 0; i < n; i++) {
         int64_t slot = slots[i], length = t->length[slot], next = 0, room = t->limit[slot] - length - 1;
         int32_t *row = t->tokens + slot * s->max_len;
@@ -106,15 +119,12 @@ static void draft(Drafts *d, const Table *t, const Sizes *s, int64_t most, int64
         d->run[slot] = room > 0 ? longest_run(row, length, &next) : 0;
         for (int64_t j = 0; j < most && j < room && d->run[slot]; j++) {
             row[length + j] = row[next + j]; /* it may be one that was drafted just now */
-            survives *= rate(d, slot, d->run[slot] + j);
+            survives *= rate(d, slot, j);
             d->candidates[found++] = (Candidate){survives, slot};
             if (t->stops[slot * s->vocab + row[length + j]]) break;
         }
     }
-    if (n > 1) qsort(d->candidates, found, sizeof *d->candidates, likelier);
-    chosen = worthwhile(d, d->candidates, found, n);
-    for (int64_t k = 0; k < chosen; k++) d->left[d->candidates[k].slot] = ++d->count[d->candidates[k].slot];
-    d->drafted += chosen;
+    select_drafts(d, found, n);
 }
 
 /* Note the time of a step of `n` slots with so many rows; 0 rows are a step unlike others. */
@@ -130,20 +140,21 @@ static void note_time(Drafts *d, int64_t n, int64_t rows) {
 
 static void discard_drafts(Drafts *d) {
     if (!d) return;
-    free(d->count), free(d->left), free(d->run), free(d->accepted), free(d->expected), free(d->cost), free(d->hope);
+    free(d->count), free(d->left), free(d->run), free(d->seen), free(d->accepted), free(d->expected), free(d->cost), free(d->hope);
     free(d->candidates), free(d);
 }
 
 static Drafts *create_drafts(int64_t slots, int64_t most) {
     Drafts *d = calloc(1, sizeof *d);
     if (!d) return NULL;
-    for (int k = 0; k < KINDS; k++) d->tries[k] = 2, d->hits[k] = 1;
-    d->count = calloc(slots, 8), d->left = calloc(slots, 8), d->run = calloc(slots, 8);
+    for (int k = 0; k < KINDS + DEPTHS; k++) d->tries[k] = 2, d->hits[k] = 1;
+    d->count = calloc(slots, 8), d->left = calloc(slots, 8), d->run = calloc(slots, 8), d->seen = calloc(slots, 8);
     d->accepted = calloc(slots, 8), d->expected = calloc(slots, 8);
     int64_t rows = slots * (most + 1) + 1;
     d->cost = calloc(rows, 8), d->hope = calloc(rows, 8), d->candidates = calloc(slots * most, sizeof *d->candidates);
     for (int64_t i = 0; i < rows && d->hope; i++) d->hope[i] = 1;
-    if (d->count && d->left && d->run && d->accepted && d->expected && d->cost && d->hope && d->candidates) return d;
+    if (d->count && d->left && d->run && d->seen && d->accepted && d->expected && d->cost && d->hope && d->candidates)
+        return d;
     discard_drafts(d);
     return NULL;
 }

@@ -24,6 +24,7 @@ from ostinato.engine.embedded.native import NativeForward
 from ostinato.engine.embedded.slots import SETTINGS, SlotTable
 from ostinato.engine.limits import RequestLimits
 from ostinato.model.decoder import Decoder, WeightsError
+from ostinato.model.mtp import Mtp
 from ostinato.types import Abilities, Completion, GenerateRequest
 
 log = logging.getLogger(__name__)
@@ -66,8 +67,8 @@ class EmbeddedEngine:
     """Serves a copy of `decoder`. Create and use it on one event loop.
 
     `model` and `tokenizer` are what its abilities say. At most `drafts` tokens of a sequence are drafted in
-    one step (docs/speculative.md). `forward` creates the forward pass; by default it is the fastest that this
-    machine has.
+    one step, by the layer `draft` if there is one (docs/speculative.md). `forward` creates the forward pass;
+    by default it is the fastest that this machine has.
     """
 
     def __init__(
@@ -80,7 +81,8 @@ class EmbeddedEngine:
         model: str = "",
         tokenizer: str = "",
         drafts: int = 0,
-        forward: Callable[[Decoder, SlotTable], Forward] | None = None,
+        draft: Mtp | None = None,
+        forward: Callable[[Decoder, SlotTable, Mtp | None], Forward] | None = None,
     ) -> None:
         config = decoder.config
         if max_len > config.max_positions:
@@ -89,7 +91,7 @@ class EmbeddedEngine:
                 f"the model's {config.max_positions} positions: give at most {config.max_positions}"
             )
         self._table = SlotTable(config, slots, max_len, drafts)
-        self._forward = (forward or fastest)(decoder, self._table)
+        self._forward = (forward or fastest)(decoder, self._table, draft)
         work = PREFILL_WORK // sum(weight.numel() for weight in decoder.parameters())
         self._prefill_tokens = max(LEAST_PREFILL, min(PREFILL_TOKENS, work))
         self._swapping = asyncio.Lock()
@@ -236,8 +238,7 @@ class EmbeddedEngine:
         prompt = np.array(job.request.prompt_ids, np.int32)
         reuse = self._table.reusable(prompt, self._epoch)
         slot = self._table.place(reuse)
-        if slot != reuse.source:
-            self._forward.copy_prefix(reuse.source, slot, reuse.length)
+        self._forward.copy_prefix(reuse.source, slot, reuse.length)
         self._table.admit(slot, job.request, reuse, self._epoch)
         job.slot, self._jobs[slot] = slot, job
         self._counts.prompt_tokens += len(prompt)
@@ -294,10 +295,10 @@ class EmbeddedEngine:
                 job.tokens.put_nowait(None)
 
 
-def fastest(decoder: Decoder, table: SlotTable) -> Forward:
+def fastest(decoder: Decoder, table: SlotTable, draft: Mtp | None = None) -> Forward:
     """Return the kernel's forward pass where it can be compiled, else torch's."""
     try:
-        return NativeForward(decoder, table)
+        return NativeForward(decoder, table, draft)
     except KernelError as error:
         log.warning("sampling with torch, several times slower than the kernel: %s", error)
-        return TorchForward(decoder, table)
+        return TorchForward(decoder, table, draft)

@@ -17,6 +17,7 @@ from ostinato.engine.embedded.kv_cache import Decode, Prefill, SlotCache
 from ostinato.engine.embedded.sampling import penalise, sample
 from ostinato.engine.embedded.slots import SlotTable
 from ostinato.model.decoder import Decoder
+from ostinato.model.mtp import Mtp, prefix
 
 Slots = NDArray[np.int64]
 
@@ -41,7 +42,7 @@ class Forward(Protocol):
         ...
 
     def copy_prefix(self, source: int, target: int, length: int) -> None:
-        """Copy the keys and values of the first `length` tokens of one slot to another."""
+        """Let `target` go on from the first `length` tokens of `source`, which may be the same slot."""
         ...
 
     def prepare(self, tensors: Mapping[str, Tensor]) -> Any:
@@ -62,15 +63,15 @@ class TorchForward:
     It drafts nothing: its rows depend on the batch by rounding, so that a draft could change a token.
     """
 
-    def __init__(self, decoder: Decoder, table: SlotTable) -> None:
+    def __init__(self, decoder: Decoder, table: SlotTable, draft: Mtp | None = None) -> None:
         self._table = table
         self._decoder = decoder
         self._decoder = self.prepare(decoder.state_dict())
         self._cache = SlotCache(decoder.config, len(table.busy))
 
     def prepare(self, tensors: Mapping[str, Tensor]) -> Decoder:
-        shadow = copy.deepcopy(self._decoder)
-        shadow.load_state_dict(tensors)
+        shadow, start = copy.deepcopy(self._decoder), prefix(self._decoder.config)
+        shadow.load_state_dict({name: tensors[name] for name in tensors if not name.startswith(start)})
         return shadow
 
     def use(self, weights: Decoder) -> None:
@@ -78,7 +79,8 @@ class TorchForward:
 
     @torch.inference_mode()
     def copy_prefix(self, source: int, target: int, length: int) -> None:
-        self._cache.copy_prefix(source, target, length)
+        if source != target:
+            self._cache.copy_prefix(source, target, length)
 
     @torch.inference_mode()
     def fill(self, slot: int, end: int) -> None:

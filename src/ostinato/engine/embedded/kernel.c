@@ -76,6 +76,7 @@ typedef struct {
     int64_t vocab, hidden, layers, heads, kv_heads, dim, dense, experts, top, expert, shared, norm_top;
     int64_t normed, biased; /* queries and keys are normalised; q, k and v have a bias */
     int64_t slots, max_len, drafts; /* drafts: the most drafted tokens of a slot in one step */
+    int64_t foresees; /* there may be an MTP layer, whose keys and values come after those of the layers */
 } Sizes;
 
 /* The sampling settings of one slot, as `slots.py` has them. */
@@ -94,9 +95,11 @@ typedef struct {
 
 #include "drafts.h"
 
-/* Packed weights: of each layer eleven pointers in this order, then the three of the model. */
+/* Packed weights: of each layer eleven pointers in this order, then the three of the model; those of the MTP layer
+ * are a list of its own, the eleven of a layer and then four. */
 enum { NORM1, QKV, BIAS, GAINS, OUT, NORM2, ROUTER, GATE_UP, DOWN, SHARED_GATE_UP, SHARED_DOWN, PER_LAYER };
 enum { EMBEDDING, NORM, HEAD };
+enum { MTP_ENORM = PER_LAYER, MTP_HNORM, MTP_JOIN, MTP_NORM };
 
 typedef struct {
     Sizes s;
@@ -106,6 +109,8 @@ typedef struct {
     float *keys, *values;                        /* [layers, slots, kv_heads, ...] */
     int64_t k_size, v_size, v_row;               /* floats of one head of one slot; of one position */
     float *x, *h, *y, *part, *attended, *gates, *inner, *scores, *mixed, *logits;
+    float *kept, *ahead, *joined; /* for MTP: [slots, max_len, c] normed states of the last layer, [slots, c] the newest
+                                   * outputs of the MTP layer, [ROWS, hidden + c] its inputs */
     float *weight;                               /* [ROWS, top] of the chosen experts */
     int32_t *chosen, *counts;                    /* counts: [vocab], zero between two uses */
     Drafts *drafts;                              /* NULL where nothing is drafted */
@@ -473,30 +478,38 @@ static void norm_rows(const Engine *e, int64_t rows, const float *gain) {
 
 /* ---- what Python calls ------------------------------------------------------------------------------ */
 
+/* The rows in x through one layer. */
+static void block(const Engine *e, int64_t l, const float *const *w, int64_t rows, const int64_t *slots,
+                  const int64_t *positions) {
+    norm_rows(e, rows, w[NORM1]);
+    attention(e, l, w, rows, slots, positions);
+    add(e, rows, e->y);
+    norm_rows(e, rows, w[NORM2]);
+    if (e->s.experts) {
+        experts(e, w, rows);
+        if (e->s.shared) {
+            add(e, rows, e->y);
+            gated(e, e->h, rows, w[SHARED_GATE_UP], w[SHARED_DOWN], e->s.shared, e->y);
+        }
+    } else
+        gated(e, e->h, rows, w[GATE_UP], w[DOWN], e->s.dense, e->y);
+    add(e, rows, e->y);
+}
+
 /* Some rows through all layers: h has the final norm of each. routes: [rows, layers, top]. */
 static void layers(const Engine *e, const float *const *w, int64_t rows, const int64_t *slots,
                    const int64_t *positions, const int64_t *ids, uint16_t *routes) {
     const float *const *model = w + e->s.layers * PER_LAYER;
     for (int64_t r = 0; r < rows; r++) memcpy(e->x + r * e->c, model[EMBEDDING] + ids[r] * e->c, e->c * 4);
     for (int64_t l = 0; l < e->s.layers; l++, w += PER_LAYER) {
-        norm_rows(e, rows, w[NORM1]);
-        attention(e, l, w, rows, slots, positions);
-        add(e, rows, e->y);
-        norm_rows(e, rows, w[NORM2]);
-        if (e->s.experts) {
-            experts(e, w, rows);
-            for (int64_t r = 0; r < rows; r++)
-                for (int64_t j = 0; j < e->s.top; j++)
-                    routes[(r * e->s.layers + l) * e->s.top + j] = (uint16_t)e->chosen[r * e->s.top + j];
-            if (e->s.shared) {
-                add(e, rows, e->y);
-                gated(e, e->h, rows, w[SHARED_GATE_UP], w[SHARED_DOWN], e->s.shared, e->y);
-            }
-        } else
-            gated(e, e->h, rows, w[GATE_UP], w[DOWN], e->s.dense, e->y);
-        add(e, rows, e->y);
+        block(e, l, w, rows, slots, positions);
+        for (int64_t r = 0; r < rows && e->s.experts; r++)
+            for (int64_t j = 0; j < e->s.top; j++)
+                routes[(r * e->s.layers + l) * e->s.top + j] = (uint16_t)e->chosen[r * e->s.top + j];
     }
     norm_rows(e, rows, model[NORM]);
+    for (int64_t r = 0; r < rows && e->s.foresees; r++)
+        memcpy(e->kept + (slots[r] * e->s.max_len + positions[r]) * e->c, e->h + r * e->c, e->c * 4);
 }
 
 /* Penalise what the prompt (repetition alone) and the completion of a slot hold. */
@@ -601,6 +614,8 @@ static int64_t draw(const Engine *e, const Table *t, int64_t slot, float *logits
     return best;
 }
 
+#include "mtp.h"
+
 /* Some rows on their way through the layers together. */
 typedef struct {
     int64_t n, slots[ROWS], positions[ROWS], ids[ROWS];
@@ -662,21 +677,25 @@ void fill(const Engine *e, const float *const *w, const Table *t, int64_t slot, 
 }
 
 /* Compute the missing tokens of these slots and sample one token for each, and those after it that are as drafted:
- * at most `most` drafted tokens a slot. The slots that are finished by them are written to `finished`, and their
+ * at most `most` drafted tokens a slot, by the MTP layer unless `mtp` is NULL. The slots that are finished by them are written to `finished`, and their
  * number is returned. */
-int64_t advance(const Engine *e, const float *const *w, const Table *t, int64_t n, const int64_t *slots,
-                int64_t version, int64_t most, int64_t *finished) {
+int64_t advance(const Engine *e, const float *const *w, const float *const *mtp, const Table *t, int64_t n,
+                const int64_t *slots, int64_t version, int64_t most, int64_t *finished) {
     int64_t max_len = e->s.max_len, done = 0, rows = 0, prompts = 0, first = 0;
     uint16_t routes[ROWS * e->s.layers * (e->s.top ? e->s.top : 1)];
     Batch b = {.n = 0, .routes = routes};
     Drafts *d = e->drafts;
+    if (d) d->late = 0;
     for (int64_t i = 0; i < n && d; i++) {
         int64_t slot = slots[i];
-        d->count[slot] = d->left[slot] = 0;
+        d->count[slot] = d->left[slot] = d->run[slot] = 0;
         prompts += t->length[slot] - t->computed[slot] > 1;
         if (t->length[slot] == t->prompt[slot]) d->accepted[slot] = d->expected[slot] = 0, first++;
     }
-    if (d && !prompts && most) draft(d, t, &e->s, most, n, slots);
+    if (d && !prompts && most) {
+        if (mtp) foresee(e, w + e->s.layers * PER_LAYER, mtp, t, most, n, slots);
+        else draft(d, t, &e->s, most, n, slots);
+    }
     for (int64_t i = 0; i < n; i++) {
         int64_t slot = slots[i], length = t->length[slot], end = length + (d ? d->count[slot] : 0);
         for (int64_t at = length; at <= end; at++) t->versions[slot * max_len + at] = (int32_t)version;
@@ -691,7 +710,7 @@ int64_t advance(const Engine *e, const float *const *w, const Table *t, int64_t 
         t->computed[slots[i]] = t->length[slots[i]] - 1;
         if (ends(e, t, slots[i])) finished[done++] = slots[i];
     }
-    if (d) note_time(d, n, prompts || first ? 0 : rows);
+    if (d) note_time(d, n, prompts || first || d->late ? 0 : rows);
     return done;
 }
 
@@ -700,10 +719,16 @@ void drafted(const Engine *e, int64_t *to) {
     if (e->drafts) to[0] = e->drafts->drafted, to[1] = e->drafts->hit;
 }
 
-/* Copy the first `length` positions of `source` to `target`. */
+/* Let `target` go on from the first `length` positions of `source`, which may be itself. */
 void copy_prefix(const Engine *e, int64_t source, int64_t target, int64_t length) {
-    int64_t keys = padded(length, LANES) * e->s.dim * 4, values = length * e->v_row * 4;
-    for (int64_t l = 0; l < e->s.layers; l++)
+    int64_t keys = padded(length, LANES) * e->s.dim * 4, values = length * e->v_row * 4, row = e->s.max_len * e->c;
+    if (e->s.foresees) { /* what the MTP layer made of the last position depends on the token after it */
+        int64_t seen = e->drafts->seen[source];
+        e->drafts->seen[target] = seen < length ? seen : length ? length - 1 : 0;
+    }
+    if (source == target) return;
+    if (e->s.foresees) memcpy(e->kept + target * row, e->kept + source * row, length * e->c * 4);
+    for (int64_t l = 0; l < e->s.layers + e->s.foresees; l++)
         for (int64_t h = 0; h < e->s.kv_heads; h++) {
             int64_t from = (l * e->s.slots + source) * e->s.kv_heads + h;
             int64_t to = (l * e->s.slots + target) * e->s.kv_heads + h;
@@ -715,7 +740,8 @@ void copy_prefix(const Engine *e, int64_t source, int64_t target, int64_t length
 void discard(Engine *e) {
     if (!e) return;
     float *owned[] = {e->keys, e->values, e->x,     e->h,      e->y,     e->part,  e->attended,
-                      e->gates, e->inner, e->scores, e->mixed, e->logits, e->weight};
+                      e->gates, e->inner, e->scores, e->mixed, e->logits, e->weight,
+                      e->kept,  e->ahead, e->joined};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     free(e->chosen), free(e->counts), discard_drafts(e->drafts);
     free(e);
@@ -733,7 +759,7 @@ Engine *create(const Sizes *s, float eps, const float *cos, const float *sin) {
     e->wide = padded(most(s->experts, 1), PANEL), e->tall = ROWS * top;
     e->capacity = padded(s->max_len, 4 * LANES), e->v_row = padded(s->dim, LANES);
     e->k_size = e->capacity * s->dim, e->v_size = e->capacity * e->v_row;
-    int64_t blocks = s->layers * s->slots * s->kv_heads, inner = padded(mlp, PANEL);
+    int64_t blocks = (s->layers + s->foresees) * s->slots * s->kv_heads, inner = padded(mlp, PANEL);
     int64_t part = most(most(ROWS * e->qkv, e->tall * e->c), ROWS * e->wide);
     struct { float **at; int64_t size; } wanted[] = {
         {&e->keys, blocks * e->k_size}, {&e->values, blocks * e->v_size}, {&e->x, ROWS * e->c},
@@ -741,6 +767,8 @@ Engine *create(const Sizes *s, float eps, const float *cos, const float *sin) {
         {&e->attended, ROWS * s->heads * s->dim}, {&e->gates, e->tall * 2 * inner},
         {&e->inner, e->tall * inner}, {&e->scores, threads() * GROUP * e->capacity}, {&e->mixed, e->tall * e->c},
         {&e->logits, ROWS * padded(s->vocab, PANEL)}, {&e->weight, e->tall},
+        {&e->kept, s->foresees * s->slots * s->max_len * e->c}, {&e->ahead, s->foresees * s->slots * e->c},
+        {&e->joined, s->foresees * ROWS * (s->hidden + e->c)},
     };
     int failed = !(e->chosen = calloc(e->tall, sizeof *e->chosen));
     failed |= !(e->counts = calloc(s->vocab, sizeof *e->counts));

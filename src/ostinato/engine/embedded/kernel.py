@@ -14,7 +14,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-SOURCES = tuple(Path(__file__).with_name(name) for name in ("kernel.c", "drafts.h"))
+SOURCES = tuple(Path(__file__).with_name(name) for name in ("kernel.c", "drafts.h", "mtp.h"))
 OPTIONS = ("-O3", "-march=native", "-std=gnu11", "-shared", "-fPIC")
 THREADS = "-fopenmp"
 """The option for several threads; a compiler without it makes a kernel for one."""
@@ -28,7 +28,7 @@ SIGNATURES: dict[str, tuple[list[type], type | None]] = {
     "pack": ([AT, INT, INT, AT], None),
     "copy_prefix": ([AT, INT, INT, INT], None),
     "fill": ([AT, AT, AT, INT, INT], None),
-    "advance": ([AT, AT, AT, INT, AT, INT, INT, AT], INT),
+    "advance": ([AT, AT, AT, AT, INT, AT, INT, INT, AT], INT),
     "drafted": ([AT, AT], None),
 }
 

@@ -5,7 +5,7 @@ in a prefill, among others or on a reused prefix.
 """
 
 import ctypes
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -17,32 +17,42 @@ from ostinato.engine.embedded.kernel import library
 from ostinato.engine.embedded.slots import SlotTable
 from ostinato.model.config import ModelConfig
 from ostinato.model.decoder import Decoder, check_weights
+from ostinato.model.mtp import Mtp, prefix
 
 
 class Packed:
-    """Weights in the layout of the kernel; `pointers` is its array of their addresses."""
+    """Weights in the layout of the kernel: `pointers` is its array of addresses, `mtp` the draft's if any."""
 
-    def __init__(self, config: ModelConfig, tensors: Mapping[str, Tensor]) -> None:
+    def __init__(
+        self, config: ModelConfig, tensors: Mapping[str, Tensor], draft: Mapping[str, Tensor]
+    ) -> None:
         self._arrays = [array for part in _parts(config, tensors) for array in part]
-        addresses = [array.ctypes.data for array in self._arrays]
-        self.pointers = (ctypes.c_void_p * len(addresses))(*addresses)
+        self.pointers = _pointers(self._arrays)
+        self._draft = [array for part in _mtp(config, draft) for array in part] if draft else []
+        self.mtp = _pointers(self._draft) if draft else None
 
 
 class NativeForward:
-    """Computes and samples in one call for all slots. Raises KernelError where there is no kernel."""
+    """Computes and samples in one call for all slots. Raises KernelError where there is no kernel.
 
-    def __init__(self, decoder: Decoder, table: SlotTable) -> None:
+    With `draft` its layer drafts, and that of each further version that comes with one; without it, what
+    followed the same tokens before is drafted.
+    """
+
+    def __init__(self, decoder: Decoder, table: SlotTable, draft: Mtp | None = None) -> None:
         config = decoder.config
         self._table, self._library = table, library()
         self._config = config
         with torch.device("meta"):
             self._shapes = Decoder(config, initialise=False).state_dict()
-        self._weights = self.prepare(decoder.state_dict())
+            self._draft_shapes = Mtp(config, initialise=False).state_dict() if draft else {}
+        self._weights = self.prepare(decoder.state_dict() | (draft.state_dict() if draft else {}))
         self._cos, self._sin = (
             np.ascontiguousarray(part[: table.max_len, 0].numpy())
             for part in decoder.rotary.tables(table.max_len, torch.device("cpu"))
         )
-        sizes = (ctypes.c_int64 * 17)(*_sizes(config, table))
+        values = _sizes(config, table, foresees=draft is not None and table.drafts > 0)
+        sizes = (ctypes.c_int64 * len(values))(*values)
         place = ctypes.byref(sizes), config.rms_eps, self._cos.ctypes.data, self._sin.ctypes.data
         self._engine = self._library.create(*place)
         if not self._engine:
@@ -57,8 +67,12 @@ class NativeForward:
 
     def prepare(self, tensors: Mapping[str, Tensor]) -> Packed:
         """Return weights ready for `use`, without touching those in use. Raises WeightsError."""
-        check_weights(self._shapes, tensors)
-        return Packed(self._config, tensors)
+        start = prefix(self._config)
+        draft = {name: tensor for name, tensor in tensors.items() if name.startswith(start)}
+        check_weights(self._shapes, {name: tensors[name] for name in tensors.keys() - draft.keys()})
+        if draft and self._draft_shapes:
+            check_weights(self._draft_shapes, draft)
+        return Packed(self._config, tensors, draft if self._draft_shapes else {})
 
     def use(self, weights: Packed) -> None:
         self._weights = weights
@@ -71,8 +85,8 @@ class NativeForward:
 
     def advance(self, slots: Slots, version: int) -> Slots:
         finished, to = self._finished
-        which = len(slots), slots.ctypes.data, version, self._table.drafts
-        count = self._library.advance(self._engine, self._weights.pointers, self._places, *which, to)
+        weights, which = self._weights, (len(slots), slots.ctypes.data, version, self._table.drafts)
+        count = self._library.advance(self._engine, weights.pointers, weights.mtp, self._places, *which, to)
         return finished[:count].copy()
 
     def drafted(self) -> tuple[int, int]:
@@ -92,7 +106,12 @@ def _places(table: SlotTable) -> ctypes.Array[ctypes.c_void_p]:
     return (ctypes.c_void_p * len(addresses))(*addresses)
 
 
-def _sizes(config: ModelConfig, table: SlotTable) -> list[int]:
+def _pointers(arrays: Sequence[Array]) -> ctypes.Array[ctypes.c_void_p]:
+    addresses = [array.ctypes.data for array in arrays]
+    return (ctypes.c_void_p * len(addresses))(*addresses)
+
+
+def _sizes(config: ModelConfig, table: SlotTable, *, foresees: bool) -> list[int]:
     """Return the sizes of model and table, in the order of the kernel's `Sizes`."""
     moe = (config.experts, config.experts_per_token, config.expert_size, config.shared_expert_size)
     no_moe = (0, 0, 0, 0)
@@ -107,34 +126,42 @@ def _sizes(config: ModelConfig, table: SlotTable) -> list[int]:
         ),
         *(0 if config.experts else config.intermediate_size, *(moe if config.experts else no_moe)),
         *(int(config.norm_topk), int(config.qk_norm), int(config.attention_bias)),
-        *(len(table.busy), table.max_len, table.drafts),
+        *(len(table.busy), table.max_len, table.drafts, int(foresees)),
     ]
 
 
 def _parts(config: ModelConfig, tensors: Mapping[str, Tensor]) -> Iterator[list[Array]]:
     """Yield every array of the weights, by Hugging Face name, in the order of the kernel's pointers."""
     for i in range(config.layers):
-        layer = {
-            name.removeprefix(start): tensor
-            for start in [f"model.layers.{i}."]
-            for name, tensor in tensors.items()
-            if name.startswith(start)
-        }
-        qkv = [f"self_attn.{part}_proj" for part in "qkv"]
-        yield [_vector(layer["input_layernorm.weight"])]
-        yield [_matrix(torch.cat([layer[f"{name}.weight"] for name in qkv]))]
-        biases = [layer[f"{name}.bias"] for name in qkv] if config.attention_bias else []
-        yield [_vector(torch.cat(biases)) if biases else _NONE]
-        counts = {"self_attn.q_norm.weight": config.heads, "self_attn.k_norm.weight": config.kv_heads}
-        gains = [layer[name].repeat(count) for name, count in counts.items()] if config.qk_norm else []
-        yield [_array(torch.cat(gains)) if gains else _NONE]
-        yield [_matrix(layer["self_attn.o_proj.weight"]), _vector(layer["post_attention_layernorm.weight"])]
-        yield _experts(config, layer) if config.experts else [_NONE, *_pairs(layer, ["mlp"]), _NONE, _NONE]
+        yield from _layer(config, f"model.layers.{i}.", tensors)
     table = _array(tensors["model.embed_tokens.weight"])
     wide = np.zeros((len(table), library().padded_width(table.shape[1])), np.float32)
     wide[:, : table.shape[1]] = table
     head = tensors["model.embed_tokens.weight" if config.tied else "lm_head.weight"]
     yield [wide, _vector(tensors["model.norm.weight"]), _matrix(head)]
+
+
+def _layer(config: ModelConfig, start: str, tensors: Mapping[str, Tensor]) -> Iterator[list[Array]]:
+    """Yield the eleven arrays of the layer whose names begin with `start`."""
+    layer = {name.removeprefix(start): tensor for name, tensor in tensors.items() if name.startswith(start)}
+    qkv = [f"self_attn.{part}_proj" for part in "qkv"]
+    yield [_vector(layer["input_layernorm.weight"])]
+    yield [_matrix(torch.cat([layer[f"{name}.weight"] for name in qkv]))]
+    biases = [layer[f"{name}.bias"] for name in qkv] if config.attention_bias else []
+    yield [_vector(torch.cat(biases)) if biases else _NONE]
+    counts = {"self_attn.q_norm.weight": config.heads, "self_attn.k_norm.weight": config.kv_heads}
+    gains = [layer[name].repeat(count) for name, count in counts.items()] if config.qk_norm else []
+    yield [_array(torch.cat(gains)) if gains else _NONE]
+    yield [_matrix(layer["self_attn.o_proj.weight"]), _vector(layer["post_attention_layernorm.weight"])]
+    yield _experts(config, layer) if config.experts else [_NONE, *_pairs(layer, ["mlp"]), _NONE, _NONE]
+
+
+def _mtp(config: ModelConfig, tensors: Mapping[str, Tensor]) -> Iterator[list[Array]]:
+    """Yield every array of a draft, in the order of the kernel's pointers."""
+    start = prefix(config)
+    yield from _layer(config, start, tensors)
+    yield [_vector(tensors[f"{start}{name}.weight"]) for name in ("enorm", "hnorm")]
+    yield [_matrix(tensors[f"{start}eh_proj.weight"]), _vector(tensors[f"{start}shared_head.norm.weight"])]
 
 
 _NONE = np.zeros(1, np.float32)

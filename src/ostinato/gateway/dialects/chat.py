@@ -23,6 +23,7 @@ from ostinato.gateway.dialects.request import (
     max_tokens_of,
     merge,
     model_of,
+    named_once,
     offers_tools,
     stops_of,
     text_of,
@@ -135,11 +136,11 @@ def _calls(message: Mapping[str, Any], where: str) -> list[Message]:
 def _tools(tools: list[Any]) -> tuple[Message, ...]:
     for i, tool in enumerate(tools):
         function = tool.get("function") if isinstance(tool, dict) else None
-        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        if not isinstance(function, dict) or not (isinstance(function.get("name"), str) and function["name"]):
             raise invalid(f"tools[{i}] must be a function tool with a name", f"tools[{i}]")
         if not isinstance(function.get("parameters", {}), dict):
             raise invalid(f"tools[{i}].function.parameters must be an object", f"tools[{i}]")
-    return tuple(tools)
+    return named_once(tools)
 
 
 DONE = b"data: [DONE]\n\n"

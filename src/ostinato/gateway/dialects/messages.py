@@ -23,6 +23,7 @@ from ostinato.gateway.dialects.request import (
     max_tokens_of,
     merge,
     model_of,
+    named_once,
     offers_tools,
     part_text,
     stops_of,
@@ -206,7 +207,7 @@ def _merged(messages: list[Message]) -> list[Message]:
 
 
 def _tools(body: Mapping[str, Any]) -> tuple[Message, ...]:
-    return tuple(tool for tool in items(body, "tools", _tool) if tool is not None)
+    return named_once(tool for tool in items(body, "tools", _tool) if tool is not None)
 
 
 def _tool(tool: Any, where: str) -> Message | None:

@@ -1,6 +1,6 @@
 """The one form in which the gateway keeps a request of any dialect, and the checks that dialects share."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -262,6 +262,17 @@ def function_tool(name: object, description: object, parameters: object, where: 
         raise invalid(f"{where}: the parameters must be an object", where)
     described = {"description": description} if isinstance(description, str) else {}
     return {"type": "function", "function": {"name": name, **described, "parameters": parameters}}
+
+
+def named_once(tools: Iterable[Message]) -> tuple[Message, ...]:
+    """Return the tools; raises ApiError for two of one name, since a call could mean either."""
+    found: dict[str, Message] = {}
+    for tool in tools:
+        name = tool["function"]["name"]
+        if name in found:
+            raise invalid(f"two tools are named {name[:64]!r}: give each a name of its own", "tools")
+        found[name] = tool
+    return tuple(found.values())
 
 
 def typed(body: Mapping[str, Any], field: str, kind: type | tuple[type, ...], default: Any) -> Any:

@@ -22,6 +22,7 @@ from ostinato.gateway.dialects.request import (
     in_order_of_calls,
     max_tokens_of,
     model_of,
+    named_once,
     offers_tools,
     typed,
 )
@@ -107,7 +108,7 @@ def _tools(tools: list[Any]) -> tuple[tuple[Message, ...], dict[str, str]]:
         offered += shown
         if shape is not None:
             shapes[shown[0]["function"]["name"]] = shape
-    return tuple(offered), shapes
+    return named_once(offered), shapes
 
 
 def _tool(tool: Any, where: str) -> tuple[list[Message], str | None]:

@@ -35,6 +35,7 @@ from ostinato.harness.users import Permitting, User
 from ostinato.harness.workspace import undo
 from ostinato.harness.workspace.checkpoints import Checkpoints, Restored
 from ostinato.harness.workspace.edit_journal import EditJournal
+from ostinato.harness.workspace.facts import FAREWELL_S, Facts
 from ostinato.harness.workspace.served import Served, named, recording_notice
 from ostinato.sandbox.backends.process.backend import ProcessBackend
 from ostinato.sandbox.base import Limits, Sandbox, Spec
@@ -50,8 +51,6 @@ PATIENCE_S = 10.0
 """The seconds for which a request is tried again while a person waits."""
 CONNECT_S = 1.5
 """The seconds after which an address that does not respond counts as away; a person is told so."""
-FAREWELL_S = 2.0
-NOT_FOUND = 404
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,13 +114,15 @@ class Workbench:
         self.served = Served()
         self.branch = ""
         """The branch that is checked out, or the commit where none is."""
+        self._works = True
         self._away = False
         """True while the person knows that the gateway does not answer."""
         self._ending = Ending.ABANDONED
         self._open = AsyncExitStack()
-        self.notices: list[str] = []
+        unsent = options.sessions.directory.parent / "unsent"
+        self._facts = Facts(self._client, options.url, unsent, has_key=bool(options.key))
+        self.notices = self._facts.notices
         """Notices for the person: MCP servers that did not respond, facts that the gateway refused."""
-        self._refused = False
         self._first = ""
         self.version: int | None = None
         """The version of the last reply's newest token."""
@@ -150,6 +151,7 @@ class Workbench:
             Spec(repo=root, limits=LIMITS, environment=_environment())
         )
         bench.permissions = Permissions([*rules, *await checkpoints.unkept()], root=str(root))
+        bench._works = works
         if works:
             await bench._look()
         bench._offered = await bench._providers() if works else Providers()
@@ -259,6 +261,8 @@ class Workbench:
             self.notices.append(self._gone(error))
         except GatewayRefused:
             return
+        else:
+            await self._facts.post_kept()
         if self.served.recording is not None:
             self.notices.append(recording_notice(self.served.recording))
 
@@ -326,7 +330,8 @@ class Workbench:
         back.
         """
         conversation, log = self.conversation, self.conversation.log
-        if conversation.messages and (self._has_reply or not self._away):
+        ends = self._works and (self._has_reply or not self._away)
+        if conversation.messages and ends:
             await self.post(SignalKind.ENDING, self._ending.value, "ending")
         if log is not None:
             log.close()
@@ -338,13 +343,11 @@ class Workbench:
         return any(message["role"] == "assistant" for message in self.conversation.messages)
 
     async def post(self, kind: SignalKind, value: float | str, name: str, turn: int | None = None) -> None:
-        """Post a signal of this session to the gateway.
+        """Post a signal of this session to the gateway, now or when it answers again.
 
         The same `name` makes it the same signal when posted again.
         """
         session_id = self.conversation.session_id
-        if not self._options.key:
-            return  # only an undo begins without one
         signal = Signal(
             session_id=session_id,
             kind=kind,
@@ -353,16 +356,7 @@ class Workbench:
             turn=turn,
             id=f"{session_id}/{name}",
         )
-        try:
-            await asyncio.wait_for(self._client.signal(signal), FAREWELL_S)
-        except (TimeoutError, GatewayUnavailable):
-            return  # the log has it; a gateway that is away must not keep a person waiting
-        except GatewayRefused as error:
-            if error.status == NOT_FOUND and not self._has_reply:
-                return  # the only turn was broken off, so the gateway never heard of the session
-            if not self._refused:
-                self.notices.append(f"the gateway does not take what became of this session: {error}")
-            self._refused = True
+        await self._facts.post(signal, known=self._has_reply)
 
 
 def _environment() -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from ostinato.dashboard.text.lexicon import Lexicon
 from ostinato.deploy.abtest import judge
 from ostinato.deploy.control import CycleWordError, say, state_of
 from ostinato.deploy.statistics import sample_ratio
-from ostinato.deploy.terms import Attendance, Claim, Trial, TrialSession
+from ostinato.deploy.terms import Attendance, Trial, TrialSession
 from ostinato.loop.config import RunConfig
 from ostinato.loop.live_config import live_definition
 from ostinato.loop.run import Run
@@ -151,9 +152,8 @@ def link_of(directory: Path | None) -> LoopLink:
 
 def trial_of(terms: Mapping[str, Any]) -> Trial:
     """Return the trial of logged terms."""
-    names = ("experiment", "share", "horizon", "alpha", "margin", "guardrails", "champion", "challenger")
-    scales = terms.get("scales", {})  # terms that an earlier version logged have none
-    return Trial(claim=Claim(terms["claim"]), scales=scales, **{name: terms[name] for name in names})
+    names = {each.name for each in fields(Trial)}  # terms that an earlier version logged lack some
+    return Trial(**{name: terms[name] for name in names & terms.keys()})
 
 
 def _look(

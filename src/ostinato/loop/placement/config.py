@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Literal
 
-from ostinato.engine.config import BACKENDS, ReleaseWay
+from ostinato.engine.config import BACKENDS, DraftKind, ReleaseWay
 
 KINDS: Mapping[str, str] = {
     "ostinato.engine.server": "engine",
@@ -88,9 +88,9 @@ class EnginesConfig:
     """Sequences that an engine decodes at once."""
     context: int = 768
     """Tokens of prompt and completion together that an engine has room for."""
-    draft: Literal["auto", "suffix", "none"] = "auto"
-    """`suffix` drafts what followed the same tokens before, and verifies it in one step; `auto` does so in
-    the embedded engine, where that changes no token."""
+    draft: DraftKind = "auto"
+    """`suffix` drafts what followed the same tokens before, `mtp` what the checkpoint's MTP layer foretells,
+    and the next step verifies it; `auto` does so in the embedded engine, where that changes no token."""
     draft_tokens: int = 7
     """The most tokens that are drafted for a sequence in one step."""
     url: tuple[str, ...] = ()

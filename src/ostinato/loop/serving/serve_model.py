@@ -20,7 +20,7 @@ from typing import Literal
 import aiohttp
 from rich.console import Console
 
-from ostinato.engine.config import EngineServerConfig
+from ostinato.engine.config import DraftKind, EngineServerConfig
 from ostinato.gateway.config import GatewayServerConfig
 from ostinato.loop.dashboard.beside import dashboard_beside
 from ostinato.loop.folder import owned
@@ -77,7 +77,7 @@ class ServeModelConfig:
     arguments: tuple[str, ...] = ()
     python: str | None = None
     """The interpreter that has vLLM."""
-    draft: Literal["auto", "suffix", "none"] = "auto"
+    draft: DraftKind = "auto"
 
     def __post_init__(self) -> None:
         refuse_password(self.store)

@@ -183,17 +183,12 @@ class Chooser:
         self, store: Store, place: str, sessions: Sequence[Session], least: float, left_out: Counter[str]
     ) -> ChosenSessions:
         kept = list[Session]()
-        agreed = store.accounts.consented(
-            {(each.organisation, each.user) for each in sessions if each.source.of_people}
-        )
+        consented = {each.id for each in store.accounts.may_train_on(sessions)}
         for some in _in_parts(sessions):
             ids = [each.id for each in some]
             turns, signals = store.turns_of(ids), store.signals_of(ids)
             for each in some:
-                consents = not each.source.of_people or (
-                    each.consent and agreed[each.organisation, each.user]
-                )
-                why = "" if consents else "without consent"
+                why = "" if each.id in consented else "without consent"
                 why = why or self._unsolved(store, each, signals.get(each.id, []), least)
                 why = why or self._unfit(each, turns.get(each.id, []))
                 if why:

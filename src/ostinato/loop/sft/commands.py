@@ -41,7 +41,7 @@ def _run(options: argparse.Namespace) -> int:
 
     config = load(SftRunConfig, options.file, options.set)
     check_sft(config)
-    check_start(config.run)
+    check_start(config.run, "start")
     from ostinato.loop.sft.tune import fine_tuned  # brings torch, whose extra is named first
 
     show = Show(Console(stderr=True))

@@ -29,9 +29,10 @@ class PrepareError(RuntimeError):
     """There is no start checkpoint, or the one that is named cannot be used."""
 
 
-def check_start(config: RunConfig) -> None:
+def check_start(config: RunConfig, named: str = "model.path") -> None:
     """Raise PrepareError when the engine cannot be had, or the checkpoint not used; change nothing.
 
+    `named` is the setting that the checkpoint was given by.
     Raises MissingPackageError where a package is missing that every run needs.
     """
     for module in ("torch", "safetensors", "pytest", "jinja2"):
@@ -39,26 +40,26 @@ def check_start(config: RunConfig) -> None:
     _check_engine(config)
     if config.model.path is None:
         return
-    path = _located(config.model.path)
+    path = _located(config.model.path, named)
     if missing := [name for name in ("config.json", "tokenizer.json") if not (path / name).is_file()]:
-        raise PrepareError(f"model.path is {path}, which is no checkpoint: {missing[0]} is missing")
+        raise PrepareError(f"{named} is {path}, which is no checkpoint: {missing[0]} is missing")
     try:
         if missing := [name for name in _shards(path) if not (path / name).is_file()]:
-            raise PrepareError(f"model.path is {path}, whose weights are not whole: {missing[0]} is missing")
+            raise PrepareError(f"{named} is {path}, whose weights are not whole: {missing[0]} is missing")
         load_wire(path)
         ModelConfig.from_hf(json.loads((path / "config.json").read_text()))
     except (RenderError, TokenizerError, ModelConfigError, OSError, ValueError, KeyError) as error:
-        raise PrepareError(f"model.path is {path}, which cannot be used: {error}") from error
+        raise PrepareError(f"{named} is {path}, which cannot be used: {error}") from error
 
 
-def _located(path: Path) -> Path:
+def _located(path: Path, named: str = "model.path") -> Path:
     """Return the directory of a checkpoint, which comes from the hub where its name is of a repository."""
     if path.suffix == ".gguf":
-        raise PrepareError(f"model.path is {path}: first make a directory of it, `ostinato weights import`")
+        raise PrepareError(f"{named} is {path}: first make a directory of it, `ostinato weights import`")
     try:
         return find_model(str(path))
     except ModelMissingError as error:
-        raise PrepareError(f"model.path is {path}, which is no checkpoint: {error}") from error
+        raise PrepareError(f"{named} is {path}, which is no checkpoint: {error}") from error
 
 
 def _check_engine(config: RunConfig) -> None:

@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import json
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from ostinato.mining.archive import newest, read_files
 from ostinato.mining.base import repository_name
 from ostinato.sandbox.choose import KINDS, choose_backend
 from ostinato.web.origin import is_loopback
+from ostinato.web.port import root_of
 
 if TYPE_CHECKING:
     from ostinato.bench.select.candidates import EngineCandidate
@@ -56,7 +58,7 @@ class NamedModel:
         checkpoint, at, url = word.partition("@")
         if not checkpoint or (at and not url.startswith(("http://", "https://"))):
             raise SelectError(f"{word!r} is no CHECKPOINT and no CHECKPOINT@http://HOST:PORT")
-        return cls(name=word, checkpoint=checkpoint, url=url.rstrip("/").removesuffix("/v1"))
+        return cls(name=word, checkpoint=checkpoint, url=root_of(url))
 
 
 def register(commands: Any) -> None:
@@ -239,8 +241,9 @@ def codebase(path: Path, most: int) -> tuple[dict[str, str], dict[str, int]]:
     Beside it are the numbers of files taken, and of those left out. Raises SelectError for none.
     """
 
-    found, left = dict[str, str](), dict.fromkeys(("no code", "no UTF-8", "empty", "beyond --code-bytes"), 0)
-    for name, data in sorted(read_files(path)[0].items(), key=lambda item: item[0].encode()):
+    found = dict[str, str]()
+    left = Counter({"no code": 0, "no UTF-8": 0, "empty": 0, "beyond --code-bytes": 0})
+    for name, data in sorted(read_files(path, left)[0].items(), key=lambda item: item[0].encode()):
         why = "" if name.endswith(TEXT) else "no code"
         try:
             text = data.decode()

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 from ostinato.web.joined import LOCAL
+from ostinato.web.port import root_of
 
 if TYPE_CHECKING:
     from ostinato.loop.team.file import Team
@@ -100,7 +101,7 @@ def _init(options: argparse.Namespace) -> Iterator[str]:
             given[name] = input(f"{question}: ").strip()
     if missing := [f"--{name}" for name in ("engine", "model") if not given[name]]:
         raise TeamError(f"{' and '.join(missing)} must be given")
-    engine, address = given["engine"].rstrip("/").removesuffix("/v1"), (given["address"] or LOCAL).rstrip("/")
+    engine, address = root_of(given["engine"]), (given["address"] or LOCAL).rstrip("/")
     for name, url in {"--engine": engine, "--address": address}.items():
         if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
             raise TeamError(f"{name} is {url!r}: write it as http://gpu:8000")

@@ -33,7 +33,7 @@ from ostinato.loop.team.engines import OwnEngines
 from ostinato.loop.team.file import Team
 from ostinato.store import Store
 from ostinato.store.team.lease import take_lease
-from ostinato.web.port import check_free
+from ostinato.web.port import check_free, root_of
 from ostinato.web.secret import ENGINE_SECRET
 
 log = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ async def _engines_answer(urls: Sequence[str], console: Console) -> None:
         waited_for, left = "", list(urls)
         while left:
             try:
-                async with http.get(f"{left[0]}/v1/models"):
+                async with http.get(f"{root_of(left[0])}/v1/models"):
                     left.pop(0)
             except (aiohttp.ClientError, TimeoutError) as error:
                 if waited_for != left[0]:

@@ -30,7 +30,6 @@ _CHILD_SIGNAL = struct.pack("Q120x", 1 << (signal.SIGCHLD - 1))
 _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 _ATTR_RDONLY, _ATTR_NOSUID = 1, 2
 
-_PR_SET_THP_DISABLE, _PR_GET_THP_DISABLE = 41, 42
 
 _libc = ctypes.CDLL(None, use_errno=True)
 for _name in ("capset", "mount", "prctl", "setns", "sigprocmask", "socket", "syscall", "umount2", "unshare"):
@@ -249,13 +248,3 @@ def apply_filter(program: bytes) -> None:
     buffer = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(buffer))
     checked("seccomp", _libc.prctl(_PR_SET_SECCOMP, 2, header, 0, 0))
-
-
-def allow_huge_pages(allowed: bool) -> bool:
-    """Set whether this process and those that it starts may have huge pages; return the setting before.
-
-    An error is ignored: a kernel without huge pages refuses the call, which does no harm.
-    """
-    before: bool = _libc.prctl(_PR_GET_THP_DISABLE, 0, 0, 0, 0) != 1
-    _libc.prctl(_PR_SET_THP_DISABLE, int(not allowed), 0, 0, 0)
-    return before

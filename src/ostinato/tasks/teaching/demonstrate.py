@@ -83,7 +83,10 @@ def demonstrator(task: Task, rng: Random) -> Demonstrator | None:
     if (pebble := pebble_of(task)) is not None:
         return Teacher(pebble, rng)
     patches = sorted((task.directory / "solution").glob("*.patch"))
-    replacements = [each for path in patches for each in _replacements(path)]
+    try:
+        replacements = [each for path in patches for each in _replacements(path)]
+    except UnicodeDecodeError:  # the edit tool writes UTF-8 alone
+        return None
     if not replacements or not all(_is_unique(task, each) for each in replacements):
         return None
     return SolutionTeacher(replacements)

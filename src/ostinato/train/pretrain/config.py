@@ -31,6 +31,9 @@ class PretrainPhase:
     """The way in which rotary positions reach `length`: `base` sets their base to `rope_base`, `yarn`
     stretches them as YaRN does."""
     rope_base: float = 0.0
+    draft: Literal["none", "alone", "joint"] = "none"
+    """An MTP layer that learns to draft for the model (`docs/speculative.md`): `alone` on weights that stay,
+    `joint` beside weights that learn, which it does not change."""
 
     @property
     def rows(self) -> int:
@@ -88,6 +91,11 @@ class PretrainProcess:
     def __post_init__(self) -> None:
         if not self.phases:
             raise ValueError("phases: give at least one")
+        drafts = [phase.draft != "none" for phase in self.phases]
+        if drafts != sorted(drafts):
+            raise ValueError("a phase without a draft comes after one with it, and would leave it behind")
+        if any(drafts) and self.trainer.kind != "local":
+            raise ValueError('drafts are trained by the local trainer: set kind = "local", or draft = "none"')
         if min(self.evaluate_every, self.evaluate_rows, self.save_every) < 1 or self.z_loss < 0:
             raise ValueError("evaluate_every, evaluate_rows and save_every must be above 0, z_loss not below")
 

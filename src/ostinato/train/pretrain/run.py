@@ -14,16 +14,17 @@ import logging
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
 from ostinato.config import dump
 from ostinato.data.corpus import Corpus, TextRow
 from ostinato.model.checkpoint import finish, load, load_meta
+from ostinato.model.mtp import save_draft
 from ostinato.model.tensor_files import copy_companions
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.train.base import Note, StateError
@@ -34,6 +35,7 @@ from ostinato.train.losses import TextSums
 from ostinato.train.packing import Pack
 from ostinato.train.pretrain.bits import bits_of, held_out_rows
 from ostinato.train.pretrain.config import PretrainPhase, PretrainProcess
+from ostinato.train.pretrain.draft import DraftingModel
 from ostinato.train.pretrain.extend import write_extended
 from ostinato.train.pretrain.rows import text_packs
 from ostinato.train.process import Stop, run
@@ -62,13 +64,24 @@ class TextModel(Protocol):
     def write(self, directory: Path) -> None: ...
 
 
-def _opened(settings: PretrainProcess, run_dir: Path, directory: Path, ranks: Ranks) -> TextModel:
+def _opened(
+    settings: PretrainProcess, phase: PretrainPhase, run_dir: Path, directory: Path, ranks: Ranks
+) -> TextModel:
     """Return the model of a phase."""
-    trainer = settings.trainer
-    if trainer.kind == "local":
-        return DecoderModel(
-            load(directory)[0], run_dir, weight_decay=settings.weight_decay, piece_tokens=trainer.piece_tokens
+    trainer, decay = settings.trainer, settings.weight_decay
+    if phase.draft != "none":
+        return DraftingModel(
+            load(directory)[0],
+            run_dir,
+            settings.start,
+            alone=phase.draft == "alone",
+            seed=settings.seed,
+            weight_decay=decay,
+            piece_tokens=trainer.piece_tokens,
         )
+    if trainer.kind == "local":
+        decoder = load(directory)[0]
+        return DecoderModel(decoder, run_dir, weight_decay=decay, piece_tokens=trainer.piece_tokens)
     from ostinato.train.fsdp.model import ShardedModel
 
     return ShardedModel(directory, run_dir, trainer, ranks, weight_decay=settings.weight_decay)
@@ -114,7 +127,8 @@ class Pretraining:
             norm = model.update(rate, settings.largest_gradient)
             step += 1
             if self._leads and (step % REPORT_EVERY == 0 or step == last):
-                self._report(step, phase, sums, rate, norm)
+                draft = model.draft.figures() if isinstance(model, DraftingModel) else {}
+                self._report(step, phase, sums, {"learning_rate": rate, "gradient": norm} | draft)
             if step % settings.save_every == 0 or step == last:
                 model.save(step, {"digest": self._digest})
         self._evaluate(model, held_out, phase, step)
@@ -143,15 +157,14 @@ class Pretraining:
             )
             log.info("step %d: %.4f bits a byte on held-out text", step, bits.all)
 
-    def _report(self, step: int, phase: PretrainPhase, sums: TextSums, rate: float, norm: float) -> None:
+    def _report(self, step: int, phase: PretrainPhase, sums: TextSums, more: Mapping[str, Any]) -> None:
         self._journal.add(
             {
                 "step": step,
                 "length": phase.length,
                 "loss": sums.nats / sums.tokens,
                 "normaliser": (sums.squares / sums.tokens) ** 0.5,
-                "learning_rate": rate,
-                "gradient": norm,
+                **more,
                 "cpu_s": time.process_time() - self._began,
             }
         )
@@ -171,7 +184,7 @@ def train(settings: PretrainProcess, stop: Stop) -> None:
             if ranks.leads:
                 write_extended(start, phase, directory)
             ranks.barrier()
-            model = _opened(settings, run_dir, directory, ranks)
+            model = _opened(settings, phase, run_dir, directory, ranks)
             if not training.train(model, phase, first, number):
                 return
             first += phase.steps
@@ -188,7 +201,10 @@ def _leave(settings: PretrainProcess, model: TextModel, directory: Path, ranks: 
         copy_companions(directory, part)
     model.write(part)
     if ranks.leads:
-        finish(part, version=0, harness=load_meta(settings.start).harness)
+        meta = finish(part, version=0, harness=load_meta(settings.start).harness)
+        if isinstance(model, DraftingModel):
+            tokenizer = Tokenizer.load(part).digest
+            save_draft(part, model.draft.mtp, trunk=meta.digest, tokenizer=tokenizer)
         part.rename(settings.out)
 
 

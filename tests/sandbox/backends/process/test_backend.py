@@ -8,12 +8,14 @@ import asyncio
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 import uuid
 from pathlib import Path
 
 import pytest
 
+from ostinato.git import BINDING
 from ostinato.sandbox import Spec
 from ostinato.sandbox.backends.process.backend import ProcessBackend
 from ostinato.sandbox.exam.judged import channel
@@ -101,3 +103,23 @@ async def test_the_worker_of_an_exam_leaves_no_process_behind(tmp_path: Path) ->
             while not carrying(marker):
                 await asyncio.sleep(0.01)
     assert carrying(marker) == []
+
+
+async def test_in_place_no_variable_of_a_caller_binds_git_to_another_repository(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when `ostinato code` is started by a hook of git, or by `git -c … rebase --exec`."""
+    asked = ("git", "rev-parse", "--local-env-vars")
+    local = set(subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split())
+    assert local - BINDING <= {"GIT_CONFIG_COUNT"}, "which has settings of the person"
+    other = tmp_path / "other"
+    for each in (other, repo):
+        subprocess.run(["git", "init", "--quiet", str(each)], check=True)
+    for name in BINDING:
+        monkeypatch.setenv(name, str(other / ".git"))
+    backend = ProcessBackend(in_place=True)
+    sandbox = await backend.create(Spec(repo=repo))
+    said = await sandbox.exec("git rev-parse --absolute-git-dir && git add -A && git status --short | wc -l")
+    assert said.output.splitlines()[0] == str(repo / ".git") and said.exit_code == 0
+    assert not (other / ".git/index").exists() and (repo / ".git/index").exists()
+    await backend.aclose()

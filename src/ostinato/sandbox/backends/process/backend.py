@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from ostinato.git import BINDING
 from ostinato.sandbox.backends.environment import COMMAND_ENVIRONMENT
 from ostinato.sandbox.backends.process.command import LocalProcess, capped
 from ostinato.sandbox.base import (
@@ -171,7 +172,8 @@ class ProcessSandbox:
 
     def _environment(self) -> dict[str, str]:
         if self._scratch is None:
-            return {**os.environ, **self._spec.environment}
+            own = {name: value for name, value in os.environ.items() if name not in BINDING}
+            return {**own, **self._spec.environment}
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
         own = {**COMMAND_ENVIRONMENT, "PATH": path, "HOME": str(self._scratch.path), "PWD": self.root}
         return {**own, **self._spec.environment}
