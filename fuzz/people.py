@@ -44,7 +44,7 @@ class Developer:
             for number in range(1_000_000):
                 session = f"{self.name}-{number}"
                 said = await self._patiently(lambda session=session: self._ask(http, session))
-                kind = SignalKind.EDIT_KEPT if said.count(LIKED) > 1 else SignalKind.EDIT_REVERTED
+                kind = SignalKind.EDIT_KEPT if LIKED in said else SignalKind.EDIT_REVERTED
                 for fact, value in ((kind, 1.0), (SignalKind.ENDING, "finished")):
                     body = {"session_id": session, "kind": fact.value, "value": value}
                     await self._patiently(lambda body=body: self._tell(http, body))
@@ -69,7 +69,7 @@ class Developer:
             of = response.headers
         self.turns.append((of["x-ostinato-session"], int(of["x-ostinato-turn"])))
         self.times.append((began, time.monotonic()))
-        self.kept[int(of["x-ostinato-version"]), said.count(LIKED) > 1] += 1
+        self.kept[int(of["x-ostinato-version"]), LIKED in said] += 1
         return said
 
     async def _tell(self, http: aiohttp.ClientSession, body: Mapping[str, Any]) -> None:

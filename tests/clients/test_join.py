@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
 
 def bare(client: Client) -> Client:
-    """Return the client with its command alone: the address, the key and the model stand where join put them."""
+    """Return the client with its command alone: address, key and model stand where join put them."""
 
     def start(desk: Desk) -> Start:
         return Start(command=client.start(desk).command)
