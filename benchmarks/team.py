@@ -50,14 +50,14 @@ SETTINGS = (
     "harness.max_turns=1",
     "harness.max_tokens=4",
     "trainer.lora_rank=4",
-    "live.sessions=400",
-    "live.ab_sessions=1200",
+    "live.sessions=1600",
+    "live.ab_sessions=2400",
     "live.assign=session",
     "live.versions=8",
-    "live.learning_rate=0.05",
+    "live.learning_rate=0.03",
     "live.shadow_requests=10",
     "bench.at_once=16",
-    "schedule.every_s=7200",
+    "schedule.every_s=0",
 )
 """What a team of minutes with a tiny model changes in the file that `team init` wrote."""
 REWARD = f"""\

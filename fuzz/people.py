@@ -1,7 +1,7 @@
 """Scripted developers who ask a gateway over HTTP, each with the key that `ostinato join` kept at their home.
 
-They keep an answer in which a letter comes twice, and throw every other one away: a wish that the weights of
-a tiny model can learn. What fails is tried again, as clients do.
+They keep an answer in which a letter comes, and throw every other one away: a wish that the weights of a tiny
+model can learn. What fails is tried again, as clients do.
 """
 
 import asyncio
