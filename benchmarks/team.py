@@ -57,7 +57,7 @@ SETTINGS = (
     "live.learning_rate=0.03",
     "live.shadow_requests=10",
     "bench.at_once=16",
-    "schedule.every_s=0",
+    "schedule.every_s=600",
 )
 """What a team of minutes with a tiny model changes in the file that `team init` wrote."""
 REWARD = f"""\
