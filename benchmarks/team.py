@@ -236,7 +236,7 @@ async def measured(place: Place, options: argparse.Namespace) -> dict[str, Any]:
             ]
             tasks += [asyncio.create_task(each.work()) for each in people]
             came = await promoted(team, people, tasks)
-            again = await killed(up, team, people, tasks, options.kills)
+            again = await killed(up, team, people, tasks, kills=options.kills, minutes=options.minutes)
             found = lost(team, people)
     finally:
         for task in tasks:
@@ -262,6 +262,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.team", description=__doc__)
     parser.add_argument("--people", type=int, default=20)
     parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--minutes", type=float, default=15.0, help="after which no further kill is made")
     parser.add_argument("--vllm", metavar="PYTHON", help="the interpreter that has vLLM")
     parser.add_argument("--install", action="store_true", help="install ostinato first, which counts too")
     parser.add_argument("--directory", type=Path, help="a new folder that is kept, with all logs")

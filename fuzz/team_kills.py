@@ -100,11 +100,17 @@ async def answers(url: str) -> None:
 
 
 async def killed(
-    up: Supervised, team: Team, people: Sequence[Developer], tasks: Sequence[asyncio.Task[None]], kills: int
+    up: Supervised,
+    team: Team,
+    people: Sequence[Developer],
+    tasks: Sequence[asyncio.Task[None]],
+    *,
+    kills: int,
+    minutes: float,
 ) -> Mapping[str, list[float]]:
     """Kill one process after another; return the seconds until people were served again, by what was killed.
 
-    Of a dashboard they are the seconds until it answers.
+    Of a dashboard they are the seconds until it answers. The first kill after so many minutes is not made.
     """
 
     async def served_after(moment: float) -> float:
@@ -114,8 +120,8 @@ async def killed(
         await until(all_are, tasks, "an answer")
         return max(each.served_after(moment) or 0.0 for each in people)
 
-    found, rng = defaultdict[str, list[float]](list), Random(kills)
-    while sum(map(len, found.values())) - len(found["null"]) < kills:
+    found, rng, end = defaultdict[str, list[float]](list), Random(kills), time.monotonic() + 60 * minutes
+    while sum(map(len, found.values())) - len(found["null"]) < kills and time.monotonic() < end:
         await asyncio.sleep(rng.random() * 3)
         victim = min((n for n in VICTIMS if up.pid(n)), key=lambda name: len(found[name]), default="")
         pid, moment = up.pid(victim) if victim else None, time.monotonic()
