@@ -7,8 +7,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # A test starts hundreds of processes: what each imports is compiled once, even where a shell forbids it.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: change check clean container demo docs full lint quick real real-short reference test test-agent test-browser test-clients \
-	test-deep test-gpu test-postgres test-ray test-sandboxes test-vllm types wheel
+.PHONY: change check clean container demo docs full lint quick real real-short reference team test test-agent test-browser \
+	test-clients test-deep test-gpu test-postgres test-ray test-sandboxes test-vllm types wheel
 
 $(VENV)/demo.stamp: pyproject.toml constraints.txt
 	$(PYTHON) tests/provision.py $(VENV) demo code
@@ -51,6 +51,9 @@ test-browser: $(VENV)/dev.stamp
 
 test-vllm: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.vllm.install $(ARGS)
+
+team: $(VENV)/dev.stamp
+	$(BIN)/python -m benchmarks.team --json $(ARGS)
 
 test-gpu: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -m gpu $(ARGS)

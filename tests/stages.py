@@ -81,7 +81,7 @@ STAGES = (
     Stage(target="test-agent", only="change", arguments=AGAIN),
     Stage(
         target="test-clients",
-        rooms=("ostinato.gateway", "ostinato.harness.outside", "tests.clients"),
+        rooms=("ostinato.gateway", "ostinato.harness.outside", "ostinato.loop.team.clients", "tests.clients"),
         arguments=f"tests/clients {AGAIN}",
     ),
     Stage(
@@ -89,6 +89,7 @@ STAGES = (
         rooms=("ostinato.engine.vllm", "tests.vllm"),
         arguments=f"tests/vllm {AGAIN}",
     ),
+    Stage(target="team", only="full", arguments="--kills 10"),
     Stage(target="test-browser", rooms=("ostinato.dashboard", "tests.dashboard.test_browser")),
     Stage(
         target="test-ray",

@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fuzz.foreign import checkpoint
 from sqlalchemy import select
-from tests.loop.foreign import checkpoint
 from tests.loop.test_people_cycle import SESSIONS, served, turned, work
 
 from ostinato.cli import main

@@ -12,6 +12,7 @@ from pathlib import Path
 import aiohttp
 
 from ostinato.store import Store
+from ostinato.types import Arm
 
 HI = {"role": "user", "content": "hi"}
 
@@ -80,6 +81,24 @@ async def test_it_ends_cleanly_at_a_signal(launch, http, engine, store: Store) -
     gateway.process.terminate()
     assert await asyncio.wait_for(gateway.process.wait(), 300) == 0
     assert len(store.turns("s1")) == 1
+
+
+async def test_who_still_waits_when_it_ends_is_told_to_ask_again(launch, http, serve_lines, store) -> None:
+    asked = asyncio.Event()
+
+    async def silent(_):
+        asked.set()
+        await asyncio.Event().wait()
+        yield {}
+
+    store.set_arms([Arm(name="main", version=3, share=1.0, engines=(await serve_lines(silent),))])
+    gateway = await launch()
+    waiting = asyncio.create_task(ask(http, gateway.url, HI))
+    await asked.wait()
+    gateway.process.terminate()
+    status, body = await waiting
+    assert (status, body["error"]["code"]) == (503, "stopping")
+    assert await gateway.process.wait() == 0
 
 
 def test_a_failed_start_prints_one_line(checkpoint: Path, tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.gateway.errors import ApiError
-from ostinato.gateway.upstream import EngineClient, SampledToken
-from ostinato.types import Abilities, Completion, FinishReason, GenerateRequest, Sampling
+from ostinato.gateway.upstream import EngineClient, SampledToken, always
+from ostinato.types import Abilities, Arm, Completion, FinishReason, GenerateRequest, Sampling
 
 ASKED = GenerateRequest(
     request_id="r",
@@ -28,7 +28,7 @@ def free_port() -> int:
 
 
 async def everything(client: EngineClient, url: str) -> tuple[list[SampledToken], Completion]:
-    events = [event async for event in client.stream(lambda: [url], ASKED)]
+    events = [event async for event in client.stream(always(url), ASKED)]
     *parts, completion = events
     assert isinstance(completion, Completion)
     return [token for part in parts if isinstance(part, tuple) for token in part], completion
@@ -46,7 +46,7 @@ async def test_it_waits_for_an_engine_that_is_away(client, serve_lines) -> None:
         yield DONE
 
     port = free_port()
-    waiting = asyncio.create_task(client.generate(lambda: [f"http://127.0.0.1:{port}"], ASKED))
+    waiting = asyncio.create_task(client.generate(always(f"http://127.0.0.1:{port}"), ASKED))
     await asyncio.sleep(0.1)
     assert not waiting.done()
     await serve_lines(lines, port)
@@ -56,7 +56,7 @@ async def test_it_waits_for_an_engine_that_is_away(client, serve_lines) -> None:
 async def test_its_patience_ends(serve_lines) -> None:
     client = EngineClient(patience_s=0.2)
     with pytest.raises(ApiError, match="the engine is away") as caught:
-        await client.generate(lambda: [f"http://127.0.0.1:{free_port()}"], ASKED)
+        await client.generate(always(f"http://127.0.0.1:{free_port()}"), ASKED)
     assert (caught.value.status, caught.value.headers["Retry-After"]) == (503, "1")
     await client.aclose()
 
@@ -106,7 +106,7 @@ async def test_a_request_that_the_engine_refuses_is_not_sent_again(client, scrip
 
     running = await serve_scripted(ScriptedEngine(policy))
     with pytest.raises(ApiError, match="600 tokens") as caught:
-        await client.generate(lambda: [running.url], ASKED)
+        await client.generate(always(running.url), ASKED)
     assert (caught.value.status, caught.value.code) == (400, "context_length_exceeded")
     with pytest.raises(ApiError, match="600 tokens"):
         await everything(client, running.url)
@@ -125,7 +125,7 @@ async def test_a_request_that_fails_in_the_engine_is_sent_again(client, script) 
         return (3, 9)
 
     running = await serve_scripted(ScriptedEngine(policy))
-    assert (await client.generate(lambda: [running.url], ASKED)).ids == (3, 9)
+    assert (await client.generate(always(running.url), ASKED)).ids == (3, 9)
     assert (await everything(client, running.url))[1].ids == (3, 9)
     await running.close()
 
@@ -154,7 +154,7 @@ async def test_nonsense_of_an_engine_is_not_taken(serve_lines) -> None:
     client = EngineClient(patience_s=0.2)
     url = await serve_lines(lines)
     with pytest.raises(ApiError, match="the engine is away"):
-        await client.generate(lambda: [url], ASKED)
+        await client.generate(always(url), ASKED)
     with pytest.raises(ApiError, match="the engine is away"):
         await everything(client, url)
     await client.aclose()
@@ -224,6 +224,37 @@ async def test_requests_wait_while_the_engine_is_killed_and_started_again(
         assert b'"finish_reason":"stop"' in answer.replace(b": ", b":")
 
 
+async def test_all_requests_that_wait_go_to_the_engine_that_takes_the_place_of_theirs(
+    http: aiohttp.ClientSession, gateway_of, serve_lines, store, script
+) -> None:
+    """Nobody else asks meanwhile, so the gateway itself must notice that its arms have changed."""
+    asked = asyncio.Semaphore(0)
+
+    async def silent(_):
+        asked.release()
+        await asyncio.Event().wait()
+        yield {}
+
+    port = free_port()
+    stop_first = await serve_lines(silent, port, stoppable=True)
+    url = await gateway_of(f"http://127.0.0.1:{port}", engine_wait_s=300.0)
+    body = {"model": "ostinato", "messages": [{"role": "user", "content": "hi"}]}
+
+    async def ask(stream: bool) -> int:
+        async with http.post(url + "/v1/chat/completions", json=body | {"stream": stream}) as response:
+            await response.read()
+            return response.status
+
+    waiting = [asyncio.create_task(ask(stream)) for stream in (False, True)]
+    for _ in waiting:
+        await asked.acquire()
+    await stop_first()
+    running = await serve_scripted(ScriptedEngine(script))
+    store.set_arms([Arm(name="main", version=3, share=1.0, engines=(running.url,))])
+    assert await asyncio.gather(*waiting) == [200, 200]
+    await running.close()
+
+
 async def test_an_engine_is_asked_with_its_secret() -> None:
 
     async def policy(_: GenerateRequest) -> tuple[int, ...]:
@@ -231,9 +262,9 @@ async def test_an_engine_is_asked_with_its_secret() -> None:
 
     running = await serve_scripted(ScriptedEngine(policy), secret="theirs")
     knows, other = EngineClient(1.0, "theirs"), EngineClient(1.0, "mine")
-    assert (await knows.generate(lambda: [running.url], ASKED)).ids == (7, 9)
+    assert (await knows.generate(always(running.url), ASKED)).ids == (7, 9)
     with pytest.raises(ApiError, match="OSTINATO_ENGINE_SECRET") as caught:
-        await other.generate(lambda: [running.url], ASKED)
+        await other.generate(always(running.url), ASKED)
     assert caught.value.status == 503
     for client in (knows, other):
         await client.aclose()
@@ -254,14 +285,14 @@ async def test_a_stream_that_one_replica_breaks_goes_on_at_another(client, serve
     first, second = await serve_lines(dying), await serve_lines(living)
     for session in range(40):  # each session has its own order of the two
         asked = replace(ASKED, session_id=str(session))
-        events = [event async for event in client.stream(lambda: [first, second], asked)]
+        events = [event async for event in client.stream(always(first, second), asked)]
         ids = events[-1].ids
         assert ids in {(5, 7, 9), (7, 9)}
         if ids == (5, 7, 9):
             assert heard[-2:] == [("dying", [1, 2]), ("living", [1, 2, 5])]
             break
     assert client.replicas.states()[first].away
-    assert (await client.generate(lambda: [first, second], asked)).ids == (7, 9)
+    assert (await client.generate(always(first, second), asked)).ids == (7, 9)
 
 
 async def test_the_health_check_finds_a_replica_that_is_gone(client, script) -> None:
@@ -276,7 +307,7 @@ async def test_the_health_check_finds_a_replica_that_is_gone(client, script) -> 
 
 async def test_an_arm_without_an_engine_is_said_plainly(client) -> None:
     with pytest.raises(ApiError, match="no engine yet: `ostinato arms set` names one"):
-        await client.generate(list, ASKED)
+        await client.generate(always(), ASKED)
 
 
 async def test_an_engine_with_another_tokenizer_gets_no_request() -> None:
@@ -289,10 +320,10 @@ async def test_an_engine_with_another_tokenizer_gets_no_request() -> None:
         client = EngineClient(1.0, tokenizer="ours")
         stack.push_async_callback(client.aclose)
         with pytest.raises(ApiError, match=r"another tokenizer \(theirs.* with the same"):
-            await client.generate(lambda: [running.url], ASKED)
+            await client.generate(always(running.url), ASKED)
         same = EngineClient(1.0, tokenizer="theirs")
         stack.push_async_callback(same.aclose)
-        assert (await same.generate(lambda: [running.url], ASKED)).ids == (3, 9)
+        assert (await same.generate(always(running.url), ASKED)).ids == (3, 9)
 
 
 async def test_the_context_is_the_least_that_an_engine_says(client) -> None:

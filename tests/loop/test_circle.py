@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.loop.foreign import checkpoint
+from fuzz.foreign import checkpoint
 
 pytestmark = pytest.mark.slow
 SMALL = (

@@ -135,6 +135,15 @@ def test_the_live_traffic_may_change_between_two_cycles(owner: Run) -> None:
     assert open_run(owner, CONFIG, fresh=False).resumed
 
 
+def test_the_gateway_may_move_within_a_cycle(owner: Run) -> None:
+    """Its settings are written by the first cycle, and by `ostinato team add` with the team's own port."""
+    run = open_run(owner, CONFIG, fresh=False).run
+    run.finish("cycle-1/began", LESSONS, 1.0)
+    moved = replace(CONFIG.live, host="0.0.0.0", port=8080, address="https://models.example")
+    assert open_run(owner, replace(CONFIG, live=moved), fresh=False).resumed
+    assert open_run(owner, CONFIG, fresh=False).resumed
+
+
 def test_fresh_deletes_a_run_of_simulated_people_and_says_so(owner: Run) -> None:
     run = finished(owner)
     store = run.open_store()

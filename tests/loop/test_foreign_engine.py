@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engine.remote.little_vllm import little_vllm
-from tests.loop.foreign import checkpoint
+from fuzz.foreign import checkpoint
+from fuzz.little_vllm import little_vllm
 from tests.loop.serving.test_serve_model import chat, serving
 from tests.loop.test_people_cycle import SESSIONS, turned, work
 from tests.store.builders import session

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.loop.foreign import checkpoint
+from fuzz.foreign import checkpoint
 
 from ostinato.cli import main
 from ostinato.config import load

@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fuzz.foreign import checkpoint
 from rich.console import Console
-from tests.loop.foreign import checkpoint
 
 from ostinato.config import read
 from ostinato.harness.client import GatewayClient, open_http

@@ -148,8 +148,10 @@ class SurrogateEngines:
         self._policies = policies
         self._seed = seed
 
-    async def generate(self, urls: Callable[[], Sequence[str]], request: GenerateRequest) -> Completion:
-        version = int(urls()[0].rpartition("/")[2])
+    async def generate(
+        self, pool: Callable[[], Awaitable[Sequence[str]]], request: GenerateRequest
+    ) -> Completion:
+        version = int((await pool())[0].rpartition("/")[2])
         rng = Random(f"shadow/{self._seed}/{version}/{request.session_id}/{len(request.prompt_ids)}")
         await asyncio.sleep(1.0)
         return self._policies.of(version).sample(request.prompt_ids[-1], rng)

@@ -8,7 +8,7 @@ from typing import Any
 from starlette.types import Message, Receive, Scope, Send
 
 from ostinato.gateway.dialects.base import Answer, Dialect, ReplyEvents, headers_of
-from ostinato.gateway.errors import ApiError
+from ostinato.gateway.errors import ApiError, unavailable
 from ostinato.gateway.metrics import Metrics
 from ostinato.gateway.tokens.text_stream import TextStream
 from ostinato.gateway.turns import ModelCall, Plan, Turns
@@ -34,13 +34,15 @@ class TurnResponse:
         assert work is not None
         watch = asyncio.ensure_future(_disconnected(receive))
         watch.add_done_callback(lambda watch: watch.cancelled() or work.cancel())
+        sender = _Sender(send)
         try:
-            await self._answer(_Sender(send))
+            await self._answer(sender)
         except asyncio.CancelledError:
-            if not watch.done():
-                raise  # the server is stopping, the client is still there
             work.uncancel()
-            self._metrics.cancelled()
+            if watch.done():
+                self._metrics.cancelled()
+            else:  # the server is stopping, and the client is still there
+                await sender.refuse(unavailable("the gateway stops, try again", "stopping"), self._dialect)
         finally:
             watch.cancel()
 

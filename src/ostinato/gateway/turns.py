@@ -222,7 +222,8 @@ class Turns:
             conversation.session = replace(conversation.session, arm=arm.name)
         return arm
 
-    def _pool(self, arm: Arm) -> Sequence[str]:
+    async def _pool(self, arm: Arm) -> Sequence[str]:
+        await self._arms.refresh()  # while all requests wait for an engine that is gone, none else reads them
         return (self._arms.get(arm.name) or arm).engines
 
     async def _plan(self, call: ModelCall, arm: Arm) -> Plan:

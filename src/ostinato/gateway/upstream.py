@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 BYTES_OF_AN_ID = 6
 """The usual length of a token's id in JSON."""
 
-Pool = Callable[[], Sequence[str]]
+Pool = Callable[[], Awaitable[Sequence[str]]]
 """Returns the URLs of an arm's engines. It is called before each attempt, since a pool may have changed."""
 HEALTH_S, HEALTH_TIMEOUT_S = 2.0, 2.0
 """The time between two health checks of a replica, and the time that one may take."""
@@ -56,6 +56,15 @@ def shared_distribution(tokens: Sequence[SampledToken]) -> Distribution:
 
 
 EngineEvent = tuple[SampledToken, ...] | Completion
+
+
+def always(*urls: str) -> Pool:
+    """Return a pool that never changes."""
+
+    async def pool() -> Sequence[str]:
+        return urls
+
+    return pool
 
 
 class _EngineFailedError(Exception):
@@ -89,7 +98,7 @@ class EngineClient:
         patience = Patience(self._patience_s)
         while True:
             try:
-                with self._lease(request, pool) as url:
+                with self._lease(request, await pool()) as url:
                     async with self._open(url, body) as response:
                         return _completion(await response.read())
             except (AwayError, _EngineFailedError) as error:
@@ -106,7 +115,7 @@ class EngineClient:
         while (ready := _already_complete(request, got)) is None:
             before = tuple(got)
             try:
-                with self._lease(request, pool) as url:
+                with self._lease(request, await pool()) as url:
                     async for event in self._stream_once(url, _continued(request, before)):
                         if isinstance(event, Completion):
                             yield _joined(before, event)
@@ -121,9 +130,8 @@ class EngineClient:
         yield ready
 
     @contextmanager
-    def _lease(self, request: GenerateRequest, pool: Pool) -> Iterator[str]:
+    def _lease(self, request: GenerateRequest, urls: Sequence[str]) -> Iterator[str]:
         """Choose a replica for one attempt, and note whether it is there."""
-        urls = pool()
         if not urls:
             raise unavailable("the arm has no engine yet: `ostinato arms set` names one", "no_engine")
         with self.replicas.lease(request.session_id, urls) as url:

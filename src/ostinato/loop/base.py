@@ -67,7 +67,9 @@ class Site(Protocol):
 class Engines(Protocol):
     """A client of engines past the gateway: what it asks is recorded nowhere."""
 
-    async def generate(self, urls: Callable[[], Sequence[str]], request: GenerateRequest) -> Completion:
+    async def generate(
+        self, pool: Callable[[], Awaitable[Sequence[str]]], request: GenerateRequest
+    ) -> Completion:
         """Return the answer of one of these engines. Raises ApiError when none answers."""
 
     async def aclose(self) -> None:

@@ -5,7 +5,8 @@ each other's users away. Therefore a folder has one owner at a time, by a lock o
 the owner's process.
 
 A folder goes on while something of its schedule is not done. Meanwhile the sandbox, the engines and the
-schedule may change, between two cycles the live traffic too; any other change is refused. A finished folder,
+schedule may change and the gateway may move, between two cycles the live traffic too; any other change is
+refused. A finished folder,
 one with a report on the schedule that it holds, is moved aside and a run starts afresh. Only `--fresh`
 deletes, and never what people left: keys, consents, live sessions. Databases and buckets are neither moved
 nor emptied: a run that starts afresh gets empty ones.
@@ -18,7 +19,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
@@ -162,6 +163,8 @@ def _goes_on(run: Run, config: RunConfig) -> bool:
         return False
     if run.report.exists() and kept.schedule == config.schedule:
         return False
+    now = config.live  # its gateway may stand elsewhere, as the cycle's beside that of `ostinato team up`
+    kept = replace(kept, live=replace(kept.live, host=now.host, port=now.port, address=now.address))
     fixed = FIXED if _is_in_a_cycle(run) else FIXED - {"live"}
     changed = sorted(name for name in fixed if getattr(kept, name) != getattr(config, name))
     if changed and not run.report.exists():

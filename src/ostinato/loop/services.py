@@ -176,8 +176,7 @@ class Service:
 
     async def _ready_line(self) -> Mapping[str, Any]:
         try:
-            line = await asyncio.wait_for(self._place.line(), READY_TIMEOUT_S)
-            ready: dict[str, Any] = json.loads(line)
+            ready: dict[str, Any] = json.loads(await asyncio.wait_for(self._place.line(), READY_TIMEOUT_S))
         except (TimeoutError, ValueError) as error:
             raise await self._not_ready() from error
         return ready
@@ -191,8 +190,7 @@ class Service:
         ending = asyncio.ensure_future(self._place.ended())
         if not (await asyncio.wait([ending], timeout=ENDING_TIMEOUT_S))[0]:
             self._place.kill()
-        status, last = await ending, self.tail().strip().splitlines()[-1:]
-        if status == WRONG and last:
+        if await ending == WRONG and (last := self.tail().strip().splitlines()[-1:]):
             return ServiceError(f"{self.name} did not start: {last[0]}")
         return ServiceError(f"{self.name} did not get ready; its log ends:\n{self.tail()}")
 
@@ -350,7 +348,6 @@ class Services:
         this process, whatever the placement. `environment` is for secrets.
         """
         self._settings.put(name, settings)
-        secret = self._secrets(KINDS.get(module, module))
         service = Service(
             name,
             module,
@@ -358,12 +355,16 @@ class Services:
             self._logs,
             LocalPlacement(self.here) if beside else self._placement,
             keep=keep,
-            environment={**environment, **secret},
+            environment={**environment, **self._secrets(KINDS.get(module, module))},
             on_given_up=self._give_up,
             most_restarts=self.most_restarts,
         )
         self._running.append(service)
-        return await service.start()
+        try:
+            return await service.start()
+        except ServiceError:
+            self._running.remove(service)  # it has ended
+            raise
 
     def _secrets(self, kind: str) -> dict[str, str]:
         secrets = {ENGINE_SECRET: self.secret} if kind in KNOWN_TO_ENGINES else {}

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 import torch
+from fuzz.little_vllm import NAME, LittleVllm, little_vllm
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.engine.remote.little_vllm import NAME, LittleVllm, little_vllm
 from tests.engine.toolbox import decoder, request
 from torch import Tensor
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.loop.foreign import checkpoint
+from fuzz.foreign import checkpoint
 
 from ostinato.config import read
 from ostinato.loop.config import RunConfig, StartConfig

@@ -11,6 +11,9 @@ import pytest
 from tests.gateway.conftest import serving
 
 from ostinato.cli import main
+from ostinato.edits.install.git_hooks import find, uninstall
+from ostinato.edits.report.journal import EventJournal
+from ostinato.edits.report.send import HttpEventSink, deliver
 from ostinato.engine.scripted import ScriptedEngine, serve_scripted
 from ostinato.loop.team.file import TeamError
 from ostinato.loop.team.join import JoinRefusedError, join
@@ -68,6 +71,26 @@ async def test_one_line_and_the_agent_works(gateway, record, joins, home, tmp_pa
     assert session.user == "ada" and session.consent
     assert await joins("--consent", "no") == ["your sessions are not trained on"]
     assert not record.accounts.consented([("", "ada")])["", "ada"]
+
+
+async def test_who_leaves_is_refused_by_word_and_by_hook_and_the_hooks_can_go(
+    gateway, record, joins, home, tmp_path
+) -> None:
+    """What a revoked key's hooks saw waits on the person's own machine, named, for a valid key."""
+    repo = tmp_path / "repo"
+    subprocess.run(["git", "init", "-q", repo], check=True)
+    code = invite(record, ["ada"], "", days=7)["ada"]
+    await joins(gateway, code, "--consent", "yes", "--repository", str(repo))
+    journal = EventJournal(tmp_path)
+    journal.append([{"id": "e1", "name": "edit.survival", "time": 1.0, "session_id": "s", "attributes": {}}])
+    assert remove(record, "ada", None)[1:] == (1, 0)
+    sent = await asyncio.to_thread(deliver, journal, HttpEventSink(joined()))
+    assert (sent.taken, sent.refused) == (0, 0) and "API key" in sent.waiting
+    command = [sys.executable, "-m", "ostinato", "code", "hello", "--directory", str(repo)]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
+    assert done.returncode and "API key" in done.stdout + done.stderr
+    uninstall(find(repo))
+    assert not (repo / ".git/ostinato/enabled").exists() and len(list(journal.read(0))) == 1
 
 
 async def test_an_answer_that_was_lost_costs_nothing(gateway, record, joins, home, monkeypatch) -> None:

@@ -13,9 +13,13 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from rich.console import Console
 
 from ostinato.loop.folder import OwnedError, owned
+from ostinato.loop.services import ServiceError
 from ostinato.loop.team.file import Team, make_team, open_team
+from ostinato.loop.team.up import up as serve_team
+from ostinato.model.tokenizer import Tokenizer
 from ostinato.store import Store
 from ostinato.store.accounts import hash_key
 from ostinato.store.team.lease import RecordInUseError, take_lease
@@ -121,6 +125,14 @@ async def test_whatever_is_killed_no_answered_turn_is_lost(served: Team) -> None
     record.close()
     assert {f"ada-{number}" for number in range(person.answered)} <= kept
     assert (served.front / "logs" / "dashboard.log").read_text().count("ticket") == 0
+
+
+@pytest.mark.slow
+async def test_an_engine_with_another_tokenizer_ends_it_with_the_reason(served: Team, tmp_path: Path) -> None:
+    Tokenizer.train(["words of another model"], 290).save(tmp_path / "smol")
+    with pytest.raises(ServiceError, match="with another tokenizer than this checkpoint's"):
+        await serve_team(served, Console(quiet=True))
+    assert not (served.front / "logs" / "cycle.log").exists()
 
 
 def test_two_teams_do_not_serve_from_one_record(record: Store) -> None:

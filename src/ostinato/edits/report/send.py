@@ -124,11 +124,12 @@ def _post(gateway: EventSink, entries: Sequence[JournalEntry]) -> list[str]:
     if status == http.client.REQUEST_ENTITY_TOO_LARGE and len(entries) > 1:
         half = len(entries) // 2
         return _post(gateway, entries[:half]) + _post(gateway, entries[half:])
-    if _may_work_later(status, answer) or (status == http.client.NOT_FOUND and not signal):
-        raise GatewayAwayError(f"{path} answered {status}")
     if status in OK:
         return _errors(answer)
-    return [f"{path} answered {status}: {_message(answer)}"] * len(entries)
+    said = f"{path} answered {status}: {_message(answer)}"
+    if _may_work_later(status, answer) or (status == http.client.NOT_FOUND and not signal):
+        raise GatewayAwayError(said)
+    return [said] * len(entries)
 
 
 def _may_work_later(status: int, answer: bytes) -> bool:

@@ -13,6 +13,7 @@ those of a trainer of all weights, are refused.
 import hashlib
 import json
 import shutil
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -79,11 +80,11 @@ ADVICE = (
 
 
 def _write(parts: Mapping[str, tuple[Tensor, Tensor]], target: Path) -> None:
-    """Write the files; a directory that is there is whole."""
+    """Write the files; a directory that is there is whole, whichever engine server of ours wrote it."""
     rank = max(low.shape[0] for low, _ in parts.values())
-    draft = target.with_name(f"{target.name}.part")
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir(parents=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=f"{target.name}.", dir=target.parent))
+    draft.chmod(0o755)  # the engine may run as another user
     tensors = dict[str, Tensor]()
     for key, (low, high) in parts.items():
         stem, room = f"base_model.model.{key.removesuffix('.weight')}", rank - low.shape[0]
@@ -102,4 +103,9 @@ def _write(parts: Mapping[str, tuple[Tensor, Tensor]], target: Path) -> None:
         "inference_mode": True,
     }
     (draft / "adapter_config.json").write_text(json.dumps(settings, indent=2) + "\n")
-    draft.rename(target)
+    try:
+        draft.rename(target)
+    except OSError:
+        if not target.exists():
+            raise
+        shutil.rmtree(draft)  # another one was faster

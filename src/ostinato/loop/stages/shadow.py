@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from ostinato.deploy.shadow import ShadowAnswer, ShadowPair, compare_shadow
 from ostinato.gateway.errors import ApiError
+from ostinato.gateway.upstream import always
 from ostinato.loop.base import Engines, Resources
 from ostinato.loop.results import Shadowed
 from ostinato.loop.run import START
@@ -88,7 +89,7 @@ async def _answer(client: Engines, renderer: Renderer, engines: Sequence[str], t
     clock = asyncio.get_running_loop().time
     started = clock()
     try:
-        completion = await client.generate(lambda: engines, request)
+        completion = await client.generate(always(*engines), request)
     except ApiError:
         return ShadowAnswer(failed=True)
     cut = completion.finish is FinishReason.LENGTH

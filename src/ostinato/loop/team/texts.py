@@ -68,7 +68,7 @@ WorkingDirectory={folder}
 EnvironmentFile=-{folder}/team.env
 ExecStart={command}
 Restart=always
-RestartSec=1
+RestartSec=100ms
 KillMode=mixed
 TimeoutStopSec=30
 

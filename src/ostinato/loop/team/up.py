@@ -2,8 +2,8 @@
 
 ::
 
-    people ─► gateway ─► engine server ─► the team's engine        dashboard        cycle
-                 └────────► the record ◄───────────────────────────────┴──────────────┘
+    people ─► gateway ─► engine servers ─► the team's engine        dashboard        cycle
+                 └────────► the record ◄────────────────────────────────┴──────────────┘
 
 The gateway answers a turn once it is in the record, so a child that is killed takes no answered turn with it.
 It keeps its port, and children never outlive the supervisor, which systemd starts again.
@@ -14,9 +14,9 @@ import logging
 import math
 import socket
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import aiohttp
@@ -25,11 +25,11 @@ from rich.console import Console
 from ostinato.gateway.config import GatewayServerConfig
 from ostinato.loop.folder import owned
 from ostinato.loop.hub import find_model
-from ostinato.loop.live_config import CHAMPION, allowed_hosts
+from ostinato.loop.live_config import allowed_hosts
 from ostinato.loop.placement.base import ServiceCommand
 from ostinato.loop.placement.local import LocalPlace
 from ostinato.loop.services import Services
-from ostinato.loop.serving import serve_model
+from ostinato.loop.team.engines import OwnEngines
 from ostinato.loop.team.file import Team
 from ostinato.store import Store
 from ostinato.store.team.lease import take_lease
@@ -62,8 +62,7 @@ async def up(team: Team, console: Console, *, cycle: bool = True) -> int:
         await _engines_answer(team.config.engine.url, console)
         async with Services(front) as services:
             services.most_restarts = math.inf
-            there = serve_model.ServeModelConfig(model=model, engines=team.config.engine.url)
-            engines = await serve_model.start_engines(services, there, checkpoint)
+            own = OwnEngines(services, store, team, checkpoint)
             door = GatewayServerConfig(
                 store=team.run.store,
                 checkpoint=checkpoint,
@@ -71,15 +70,19 @@ async def up(team: Team, console: Console, *, cycle: bool = True) -> int:
                 port=live.port,
                 allowed_hosts=allowed_hosts(live),
             )
-            await services.start("gateway", "ostinato.gateway.server", door)
-            _point(store, engines)
+            starting = asyncio.create_task(services.start("gateway", "ostinato.gateway.server", door))
+            try:
+                engines = await own.begin()
+            finally:
+                await starting
             for engine in engines:
                 said = engine.warning or "every turn can be trained on"
                 console.print(f"serving {engine.abilities.model or model}: {said}", soft_wrap=True)
             console.print(f"gateway    {team.address}\ndashboard  {team.dashboard}", soft_wrap=True)
-            commands = _commands(team, front.logs, checkpoint, services.secret)
-            async with _kept(commands if cycle else commands[:1]):
-                await services.guard(_hold(store, owner))
+            dashboard, cycling = _commands(team, front.logs, checkpoint, services.secret)
+            commands = [dashboard, replace(cycling, on_end=own.stand_in)] if cycle else [dashboard]
+            async with _kept(commands):
+                await services.guard(asyncio.gather(_hold(store, owner), own.follow()))
     return 0
 
 
@@ -98,13 +101,6 @@ async def _engines_answer(urls: Sequence[str], console: Console) -> None:
                 await asyncio.sleep(ASKED_S)
 
 
-def _point(store: Store, engines: list[serve_model.ServedEngine]) -> None:
-    """Send people to the engines, unless a version that was trained is deployed: that is for the cycle."""
-    present = next((arm for arm in store.arms() if arm.name == CHAMPION), None)
-    if present is None or present.version == engines[0].version:
-        serve_model.point_arms(store, engines)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptCommand:
     """A command of ostinato that is started again whenever it ends.
@@ -118,6 +114,8 @@ class KeptCommand:
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     speaks: bool = False
     """Whether its one line of output lets people in, as a dashboard's does, and belongs in no log."""
+    on_end: Callable[[], None] = lambda: None
+    """Called each time that it has ended."""
 
     async def keep(self) -> None:
         arguments, pause_s = ("-m", "ostinato", *self.words), FIRST_PAUSE_S
@@ -131,13 +129,14 @@ class KeptCommand:
                 status = await place.ended()
             finally:
                 await place.stop()
+            self.on_end()
             lasted = time.monotonic() - began > LASTED_S
             pause_s = FIRST_PAUSE_S if lasted else min(2 * pause_s, LONGEST_PAUSE_S)
             log.warning("%s ended with status %d, and starts again in %g s", self.words[0], status, pause_s)
             await asyncio.sleep(pause_s)
 
 
-def _commands(team: Team, logs: Path, checkpoint: Path, secret: str) -> list[KeptCommand]:
+def _commands(team: Team, logs: Path, checkpoint: Path, secret: str) -> tuple[KeptCommand, KeptCommand]:
     """Return the dashboard and the cycle, which reads the team's own file.
 
     The cycle has a gateway of its own, for practice and benchmarks. People meet its engines at ours, so both
@@ -147,10 +146,10 @@ def _commands(team: Team, logs: Path, checkpoint: Path, secret: str) -> list[Kep
     names = [word for name in allowed_hosts(live) for word in ("--allow-host", name)]
     at = ("--host", live.host, "--port", str(live.port + 1), "--checkpoint", str(checkpoint), *names)
     cycle = ("run", str(team.file), *folder, "--set", "live.port=0")
-    return [
+    return (
         KeptCommand(words=("dashboard", *folder, *at), log=logs / "dashboard.log", speaks=True),
         KeptCommand(words=cycle, log=logs / "cycle.log", environment={ENGINE_SECRET: secret}),
-    ]
+    )
 
 
 @asynccontextmanager

@@ -2,9 +2,13 @@
 
 It serves a checkpoint, loads adapters of peft's files at run time, and takes whole weights as vLLM's workers
 do. `restart` makes it what it was when it was started.
+
+    python -m fuzz.little_vllm CHECKPOINT CONTEXT PORT
 """
 
+import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -40,7 +44,7 @@ class LittleVllm:
         self.weights: dict[str, Weights] = {}
         self.asked: list[str] = []
         """The model of each request for tokens."""
-        self.loads, self.url = 0, ""
+        self.loads, self.url, self.root = 0, "", str(checkpoint)
         self.load_adapters, self.scale = True, 1.0
         self.put(NAME, self.start)
 
@@ -68,7 +72,7 @@ class LittleVllm:
         return weights
 
     async def models(self, _: web.Request) -> web.Response:
-        cards: list[dict[str, Any]] = [{"id": NAME, "max_model_len": self.context, "root": "start"}]
+        cards: list[dict[str, Any]] = [{"id": NAME, "max_model_len": self.context, "root": self.root}]
         cards += [{"id": name, "root": root, "parent": NAME} for name, root in self.roots.items()]
         return web.json_response({"data": cards})
 
@@ -165,13 +169,22 @@ class LittleVllm:
 
 @asynccontextmanager
 async def little_vllm(
-    checkpoint: Path, context: int = 128, *, dev_mode: bool = False
+    checkpoint: Path, context: int = 128, *, dev_mode: bool = False, port: int = 0
 ) -> AsyncIterator[tuple[str, LittleVllm]]:
     """Serve it; yield its URL and its state."""
     little = LittleVllm(checkpoint, context, dev_mode=dev_mode)
-    running = await serve(little.app(), "127.0.0.1", 0)
+    running = await serve(little.app(), "127.0.0.1", port)
     little.url = running.url
     try:
         yield running.url, little
     finally:
         await running.close()
+
+
+async def _main(checkpoint: str, context: str, port: str) -> None:
+    async with little_vllm(Path(checkpoint), int(context), port=int(port)):
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(*sys.argv[1:]))

@@ -22,11 +22,12 @@ SIZES = {
 }
 
 
-def checkpoint(directory: Path, family: str) -> Path:
-    """Write a checkpoint of a `family` of transformers, such as `Qwen3`, with a ChatML tokenizer."""
+def checkpoint(directory: Path, family: str, **more: float) -> Path:
+    """Write a checkpoint of a `family` of transformers, such as `Qwen3`, with a ChatML tokenizer; `more` are
+    settings of its shape."""
     tokenizer = Tokenizer.train(islice(corpus(RunConfig()), 2000), 512)
     tokenizer.save(directory)
     torch.manual_seed(0)
-    shape = getattr(transformers, f"{family}Config")(vocab_size=tokenizer.vocab_size, **SIZES)
+    shape = getattr(transformers, f"{family}Config")(vocab_size=tokenizer.vocab_size, **(SIZES | more))
     getattr(transformers, f"{family}ForCausalLM")(shape).save_pretrained(directory)
     return directory
