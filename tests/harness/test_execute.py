@@ -49,6 +49,8 @@ async def test_read(tools: Executor, sandbox: Sandbox) -> None:
     assert await said(tools, "read", path="none.py") == "error: no such file none.py"
     assert await said(tools, "read", path="pkg") == "error: pkg is a directory"
     assert await said(tools, "read", path="calc.py/x") == "error: calc.py/x is not a directory"
+    assert await said(tools, "read", path="calc.py/") == "error: calc.py/ is not a directory"
+    assert await said(tools, "write", path="new/", content="x") == "error: new/ is not a directory"
     assert await said(tools, "read", path="../x") == "error: ../x is outside the repository"
     await sandbox.write("blob", b"\xff\x00")
     assert await said(tools, "read", path="blob") == "error: blob is not text"

@@ -1,7 +1,8 @@
 """The patterns of `grep`: extended regular expressions, and what models write of other languages' forms.
 
 `\\d`, `[\\w.]`, `(?:…)`, `(?i)` and `\\t` mean something else in an extended regular expression, or
-nothing, so that a search would find nothing without a word. What has one meaning is rewritten, the rest is refused.
+nothing, so that a search would find nothing without a word. What has one meaning is rewritten, the rest is
+refused.
 """
 
 import re
