@@ -138,6 +138,42 @@ def tagged(desk: Desk) -> None:
     desk.git("reset", "-q", "--hard", "HEAD~1")
 
 
+def tagged_twice(desk: Desk) -> None:
+    """A tag of a tag, whose commit `for-each-ref` does not name."""
+    tagged(desk)
+    desk.git("tag", "-a", "-m", "signed off", "again", "mine")
+    desk.git("tag", "-d", "mine")
+
+
+def tagged_as_a_tree(desk: Desk) -> None:
+    desk.git("add", "-A")
+    desk.git("tag", "kept", desk.git("write-tree"))
+    desk.git("reset", "-q", "--hard")
+
+
+def tagged_as_a_file(desk: Desk) -> None:
+    desk.git("tag", "kept", desk.git("hash-object", "-w", "calc.py"))
+    desk.git("checkout", "-q", "--", ".")
+
+
+def annexed(desk: Desk) -> None:
+    desk.write("calc.py", f"/annex/objects/SHA256E-s9--{'0' * 64}.py\n")
+
+
+def in_a_letter(desk: Desk) -> None:
+    desk.write("later.txt", desk.git("diff", "--no-prefix") + "\n")
+    desk.git("checkout", "-q", "--", ".")
+
+
+def rejected_by_apply(desk: Desk) -> None:
+    """`git apply --reject` writes the hunks that do not fit into calc.py.rej."""
+    desk.git("diff", "--output=../a.patch")
+    desk.write("calc.py", desk.BASE.replace("total -= value", "total ^= value"))
+    desk.git("commit", "-qam", "theirs")
+    desk.git("apply", "--reject", "../a.patch", check=False)
+    assert (desk.root / "calc.py.rej").exists()
+
+
 def staged_alone(desk: Desk) -> None:
     desk.git("add", "-A")
     desk.git("restore", "--source=HEAD", "--worktree", ".")
@@ -215,6 +251,12 @@ def became_a_submodule(desk: Desk) -> None:
         (became_a_submodule, "submodule"),
         (kept_under_a_name, "other_branch"),
         (tagged, "other_branch"),
+        (tagged_twice, "other_branch"),
+        (tagged_as_a_tree, "other_branch"),
+        (tagged_as_a_file, "other_branch"),
+        (annexed, "lfs_pointer"),
+        (in_a_letter, "other_form"),
+        (rejected_by_apply, "other_form"),
         (staged_alone, "staged"),
         (staged_in_a_worktree, "other_worktree"),
         (moved_to_ignored, "ignored"),

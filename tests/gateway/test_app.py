@@ -5,6 +5,7 @@ gateway/timing.py.
 """
 
 import asyncio
+import gzip
 import io
 import json
 
@@ -135,6 +136,24 @@ async def test_a_malformed_body_is_refused(http: aiohttp.ClientSession, gateway:
         async with http.post(gateway + path, data=body) as response:
             assert response.status in status
             assert (await response.json())["error"]["message"]
+
+
+async def test_a_body_may_be_packed_and_no_encoding_is_passed_over(
+    http: aiohttp.ClientSession, gateway: str
+) -> None:
+    body = json.dumps({"model": "ostinato", "messages": [{"role": "user", "content": "hi"}]}).encode()
+    for encoding, sent, status in (
+        *(
+            ("gzip", gzip.compress(body), 200),
+            ("GZIP", gzip.compress(body)[:-9], 400),
+            ("identity", body, 200),
+        ),
+        *(("gzip", gzip.compress(b"{}") + gzip.compress(body), 400), ("zstd", body, 415), ("", body, 200)),
+    ):
+        headers = {"Content-Encoding": encoding}
+        async with http.post(gateway + "/v1/chat/completions", data=sent, headers=headers) as response:
+            assert (response.status, encoding) == (status, encoding)
+            assert status != 415 or "zstd" in (await response.json())["error"]["message"]
 
 
 async def test_a_body_that_is_too_large_is_refused(http: aiohttp.ClientSession, gateway: str) -> None:

@@ -49,6 +49,8 @@ async def test_read(tools: Executor, sandbox: Sandbox) -> None:
     assert await said(tools, "read", path="none.py") == "error: no such file none.py"
     assert await said(tools, "read", path="pkg") == "error: pkg is a directory"
     assert await said(tools, "read", path="calc.py/x") == "error: calc.py/x is not a directory"
+    assert await said(tools, "read", path="calc.py/") == "error: calc.py/ is not a directory"
+    assert await said(tools, "write", path="new/", content="x") == "error: new/ is not a directory"
     assert await said(tools, "read", path="../x") == "error: ../x is outside the repository"
     await sandbox.write("blob", b"\xff\x00")
     assert await said(tools, "read", path="blob") == "error: blob is not text"
@@ -175,6 +177,15 @@ async def test_grep(tools: Executor, sandbox: Sandbox) -> None:
     assert await said(tools, "grep", pattern="-e; touch '; touch made") == "no matches"
     assert "made" not in await sandbox.files()
     assert ".git" not in await said(tools, "grep", pattern="main|alpha")
+    assert await said(tools, "grep", pattern=r"(?i)X\[\d]") == "calc.py:6:    return x[1]"
+    assert await said(tools, "grep", pattern=r"(?<=x)y") == (
+        "error: an extended regular expression has no (?<"
+    )
+    assert await said(tools, "grep", pattern="alpha", path=f"{sandbox.root}/pkg") == (
+        "pkg/util.py:1:from calc import alpha"
+    )
+    wide = await said(tools, "grep", pattern="alpha", glob="*.{py,md}")
+    assert wide == await said(tools, "grep", pattern="alpha")
 
 
 @pytest.mark.parametrize("is_git", [False, True])
@@ -410,7 +421,7 @@ async def test_the_rules_of_a_machine_do_not_count(tools: Executor, sandbox: San
 
 @pytest.mark.parametrize("pattern", ["alpha", r"\balph|ret[u]rn +x", "(", "a{1"])
 async def test_without_git_the_same_is_found(tools: Executor, sandbox: Sandbox, pattern: str) -> None:
-    globs = [{}, {"glob": "*.py"}, {"glob": "[cu]*"}]
+    globs = [{}, {"glob": "*.py"}, {"glob": "[cu]*"}, {"glob": "*.{py,c}"}, {"glob": "pkg/*.py"}]
     asked = [{**where, **glob} for where in ({}, {"path": "pkg"}, {"path": "calc.py"}) for glob in globs]
     within = [await said(tools, "grep", pattern=pattern, **each) for each in asked]
     await sandbox.exec("rm -r .git")

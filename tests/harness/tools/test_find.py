@@ -31,6 +31,8 @@ FILES = [
         ("{calc,util}.{p?,md}", ".", ["calc.py", "pkg/util.py"]),
         ("[b-d]*.py", ".", ["calc.py"]),
         ("a[[]1].md", ".", ["docs/a[1].md"]),
+        (r"a\[1].md", ".", ["docs/a[1].md"]),
+        ("[^c]*.py", ".", ["pkg/deep/er/tool.py", "pkg/util.py"]),
         (".github/*", ".", [".github/ci.yml"]),
         ("*.pyc", ".", []),
         ("calc.py/", ".", []),
@@ -39,6 +41,11 @@ FILES = [
 )
 def test_patterns(pattern: str, below: str, found: list[str]) -> None:
     assert list(matching(FILES, pattern, below)) == found
+
+
+def test_a_pattern_says_which_files_are_meant() -> None:
+    with pytest.raises(InvalidArguments, match="not which are not"):
+        list(matching(FILES, "!*.py"))
 
 
 def test_a_pattern_cannot_explode() -> None:

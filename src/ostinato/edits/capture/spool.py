@@ -13,8 +13,12 @@ from ostinato.edits.capture.repository_paths import RepositoryPaths, size_of, st
 INBOX, PENDING, LOCK, ERRORS = "inbox", "pending", "reporter.lock", "errors.log"
 LARGEST = 5 << 20
 """Bytes of the largest file that is followed."""
-LFS_POINTER = b"version https://git-lfs.github.com/spec/v"
-"""The first bytes of a file whose text lies in the large file storage."""
+POINTERS = (
+    b"version https://git-lfs.github.com/spec/v",
+    b"version https://hawser.github.com/spec/v",
+    b"/annex/objects/",
+)
+"""The first bytes of a file whose text lies elsewhere: in the large file storage, or in git-annex."""
 MOST_ERRORS = 1 << 20
 
 Record = Mapping[str, object]
@@ -70,7 +74,7 @@ def text_of(data: bytes) -> tuple[str | None, str]:
     """Decode bytes; return the same as `content`."""
     if len(data) > LARGEST:
         return None, "large"
-    if data.startswith(LFS_POINTER):
+    if data.startswith(POINTERS):
         return None, "lfs_pointer"
     if b"\0" in data:
         return None, "binary"

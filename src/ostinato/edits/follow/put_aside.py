@@ -15,9 +15,21 @@ from ostinato.edits.capture.repository_paths import (
     other_worktrees,
     stashes_of,
 )
+from ostinato.edits.capture.spool import text_of
 from ostinato.edits.follow.edit import FollowedEdit
 from ostinato.edits.follow.wrapped_text import UnwrappedTree, is_wrapped
-from ostinato.edits.git import CommitTree, FileTree, IndexTree, WorkTree, ask, contains, head_commit, ignored
+from ostinato.edits.git import (
+    CommitTree,
+    FileTree,
+    IndexTree,
+    OneFile,
+    WorkTree,
+    ask,
+    contains,
+    git,
+    head_commit,
+    ignored,
+)
 
 MOST_PLACES = 10
 """The newest stashes, the newest branches and the work trees that are searched."""
@@ -95,7 +107,22 @@ def _on_another_branch(edit: FollowedEdit, repo: RepositoryPaths, holds: Holds) 
             continue  # a branch that never had the lines has not deleted them
         if _brought(edit, fork, [tip], holds):
             return True
-    return False
+    named = _named(edit) if edit.after is not None else ()
+    return any(holds(tree) and not _holds_at(edit, edit.base, holds) for tree in named)
+
+
+def _named(edit: FollowedEdit) -> Iterator[FileTree]:
+    """Yield what has a name and is no commit: a tree, a file, and what a tag of a tag leads to."""
+    listed = ask(edit.root, "for-each-ref", "--format=%(refname) %(objecttype) %(*objecttype)") or ""
+    for name, *kinds in map(str.split, listed.splitlines()):
+        if kinds[-1] == "commit" or name.startswith(AUTOMATIC):
+            continue
+        end = f"{name}^{{}}"
+        if ask(edit.root, "cat-file", "-t", end) == "blob":
+            text, _ = text_of(git(edit.root, "cat-file", "blob", end))
+            yield OneFile(path=edit.path, text=text)
+        elif int(ask(edit.root, "log", "-1", "--format=%ct", end) or edit.proposed_at) >= edit.proposed_at:
+            yield CommitTree(edit.root, end)
 
 
 def _tips(edit: FollowedEdit, repo: RepositoryPaths) -> Iterator[str]:

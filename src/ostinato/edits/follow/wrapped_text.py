@@ -1,6 +1,7 @@
 """Lines of a file that are kept in another form: in the cells of a notebook, or in a patch."""
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,9 @@ from ostinato.edits.git import FileTree
 
 NOTEBOOK = ".ipynb"
 PATCHES = (".patch", ".diff")
+LETTERS = (".rej", ".mbox", ".eml", ".txt")
+"""The names of files that may hold a patch, which their text says."""
+HUNK = re.compile(r"^@@ -\d", re.MULTILINE)
 HEADS = ("+++ ", "--- ", "@@ ")
 
 
@@ -38,12 +42,12 @@ class UnwrappedTree:
 
 
 def is_wrapped(path: str) -> bool:
-    return path.endswith((NOTEBOOK, *PATCHES))
+    return path.endswith((NOTEBOOK, *PATCHES, *LETTERS))
 
 
 def unwrapped(path: str, text: str) -> str:
     """Return the lines that a file of this name holds; any other file, and what cannot be read, as it is."""
-    if path.endswith(PATCHES):
+    if path.endswith(PATCHES) or (path.endswith(LETTERS) and HUNK.search(text)):
         kept = (line for line in text.splitlines(keepends=True) if line[:1] in "+ " and line[:4] not in HEADS)
         return "".join(line[1:] for line in kept)
     if not path.endswith(NOTEBOOK):

@@ -11,7 +11,6 @@ earlier are read again.
 
 import asyncio
 import time
-import zlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -113,7 +112,6 @@ class Telemetry:
     async def logs(self, request: Request, key: ApiKey, body: bytes) -> Response:
         """Collect OTLP/HTTP logs. The response has the encoding of the request."""
         content_type = request.headers.get("content-type", "application/json")
-        body = _unpacked(body, request, self._gateway.max_body_bytes)
         now = time.time()
 
         def read() -> tuple[int, list[Event]]:
@@ -304,25 +302,6 @@ def _tags_event(feedback: Feedback, key: ApiKey) -> list[Event]:
             attributes=dict(feedback.tags),
         )
     ]
-
-
-def _unpacked(body: bytes, request: Request, most: int) -> bytes:
-    """Return the body without its gzip.
-
-    Raise ApiError 400 when it is none, 413 when it unpacks to too much.
-    """
-    if request.headers.get("content-encoding", "identity") != "gzip":
-        return body
-    reader = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
-    try:
-        text = reader.decompress(body, most + 1)
-    except zlib.error as error:
-        raise ApiError(400, f"the body is not gzip: {error}", code="invalid_encoding") from None
-    if len(text) > most:
-        raise ApiError(413, f"the body is larger than {most} bytes unpacked", code="body_too_large")
-    if not reader.eof:
-        raise ApiError(400, "the body is gzip that was cut", code="invalid_encoding")
-    return text
 
 
 def _partial_success(wrong: Sequence[RefusedLine]) -> dict[str, Any]:

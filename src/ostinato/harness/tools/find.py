@@ -21,6 +21,7 @@ from ostinato.harness.errors import InvalidArguments, ToolTimeout, UnexpectedEnv
 from ostinato.harness.tools.contents import decode
 from ostinato.harness.tools.names import presentable, shown
 from ostinato.harness.tools.normalise import normalise
+from ostinato.harness.tools.patterns import extended
 from ostinato.sandbox.base import ExecResult, Sandbox
 
 GREP_MATCHES = 100
@@ -59,6 +60,7 @@ UNREAD = 0
 NAMED = 5
 """The files that a sentence about many names."""
 MEANS_MORE = re.compile(r"[*?\[\]\\]")
+OTHERWISE = re.compile(r"\\(.)|\[\^")
 BRACES = re.compile(r"\{([^{}]*)\}")
 MOST_ALTERNATIVES = 64
 
@@ -72,16 +74,20 @@ class FileFinder:
         self._sandbox = sandbox
 
     async def grep(self, arguments: Arguments) -> str:
-        path, limit = arguments.get("path", "."), arguments.get("limit", GREP_MATCHES)
-        _check_relative(path)
-        command = _grep_command(arguments["pattern"], path, arguments.get("glob"))
+        path, limit = self._below(arguments.get("path", ".")), arguments.get("limit", GREP_MATCHES)
+        glob = arguments.get("glob")
+        command = _grep_command(arguments["pattern"], path, glob)
         result, output = await _run(self._sandbox, command)
         if result.timed_out:
             raise ToolTimeout("grep timed out, narrow the path")
         if result.exit_code >= GREP_FAILED and output and b"\0" not in output:
             said = presentable(os.fsdecode(output))
             raise UnexpectedEnvironment(normalise(said, self._sandbox.root).removeprefix("grep: "))
-        return _matches(output, min(limit, GREP_MATCHES))
+        rows = [(row[0].removeprefix(b"./"), row[1]) for row in ROW.findall(output)]
+        if glob and "/" in glob:  # grep's own walk compares names alone
+            fitting = set(matching([os.fsdecode(row[0]) for row in rows], f"**/{glob}", path))
+            rows = [row for row in rows if os.fsdecode(row[0]) in fitting]
+        return _matches(rows, min(limit, GREP_MATCHES))
 
     async def ls(self, arguments: Arguments) -> str:
         names = await self._sandbox.list(arguments.get("path", "."))
@@ -90,11 +96,18 @@ class FileFinder:
         )
 
     async def glob(self, arguments: Arguments) -> str:
-        below, limit = arguments.get("path", "."), arguments.get("limit", GLOB_FILES)
-        _check_relative(below)
+        below, limit = self._below(arguments.get("path", ".")), arguments.get("limit", GLOB_FILES)
+        pattern = self._below(arguments["pattern"])
         seen = without(await self._sandbox.files(), await self._ignored())
-        found = [shown(path) for path in matching(seen, arguments["pattern"], below)]
+        found = [shown(path) for path in matching(seen, pattern, below)]
         return _cut(found, min(limit, GLOB_FILES), "files") or "no files"
+
+    def _below(self, path: str) -> str:
+        """Return a path or a pattern within the repository; raises UnexpectedEnvironment for another."""
+        path = path.removeprefix(f"{self._sandbox.root}/") if path != self._sandbox.root else "."
+        if path.startswith("/") or ".." in path.split("/"):
+            raise UnexpectedEnvironment(f"{path} is outside the repository")
+        return path
 
     async def _ignored(self) -> list[str]:
         """Return the paths that git ignores, whole folders with a slash at the end; none outside a
@@ -126,9 +139,12 @@ async def _run(sandbox: Sandbox, command: str) -> tuple[ExecResult, bytes]:
 
 
 def _grep_command(pattern: str, path: str, glob: str | None) -> str:
-    looked_for, where = shlex.quote(pattern), shlex.quote(path)
-    include = f"--include={shlex.quote(glob)}" if glob else ""
-    specs = f"{' '.join(map(shlex.quote, _pathspecs(path, glob)))} {UNSEEN}"
+    looked_for, ignores_case = extended(pattern)
+    looked_for, where = shlex.quote(looked_for), shlex.quote(path)
+    search = f"{GREP} -i" if ignores_case else GREP
+    globs = _expanded(glob) if glob else [None]
+    include = " ".join(f"--include={shlex.quote(one)}" for one in globs if one and "/" not in one)
+    specs = f"{' '.join(shlex.quote(spec) for one in globs for spec in _pathspecs(path, one))} {UNSEEN}"
     # git grep --untracked leaves out ignored files even where they are tracked: search them too.
 
     def listed(of_files: str) -> str:
@@ -141,12 +157,13 @@ def _grep_command(pattern: str, path: str, glob: str | None) -> str:
 
     return (
         f"[ -e {where} ] || {{ echo no such file {where}; exit {GREP_FAILED}; }}\n"
+        f"{search} -e {looked_for} /dev/null; [ $? -lt {GREP_FAILED} ] || exit {GREP_FAILED}\n"
         f"{listed(TEXT)} |\n"
-        f"""xargs -0r sh -c '{GREP} -e "$0" -- "$@"; [ $? -lt {GREP_FAILED} ]' {looked_for} &&\n"""
+        f"""xargs -0r sh -c '{search} -e "$0" -- "$@"; [ $? -lt {GREP_FAILED} ]' {looked_for} &&\n"""
         f"{listed(MARKED)} |\n"
         f"""xargs -0r sh -c 'exec 3>&1; for each; do {{ iconv -f UTF-16 -t UTF-8 "./$each" 2>/dev/null ||\n"""
         f"""printf "%s\\000{UNREAD}:\\n" "$each" >&3; }} |\n"""
-        f"""{GREP} --label="$each" -e "$0" -; done; true' {looked_for}"""
+        f"""{search} --label="$each" -e "$0" -; done; true' {looked_for}"""
     )
 
 
@@ -197,6 +214,8 @@ def matching(paths: Iterable[str], pattern: str, below: str = ".") -> Iterator[s
 
 def _expanded(pattern: str) -> list[str]:
     """Return the alternatives of a pattern: `ab` and `ac` for `a{b,c}`."""
+    if pattern.startswith("!"):
+        raise InvalidArguments(f"{pattern}: a pattern says which files are meant, not which are not")
     patterns = [pattern]
     while any(BRACES.search(each) for each in patterns):
         patterns = [one for each in patterns for one in _alternatives(each)]
@@ -214,7 +233,9 @@ def _alternatives(pattern: str) -> list[str]:
 
 
 def _segments(pattern: str) -> list[str]:
-    return pattern.split("/") if "/" in pattern else ["**", pattern]
+    """Return the pattern of each name of a path, for `fnmatch`, which has neither `[^a]` nor escapes."""
+    segments = pattern.split("/") if "/" in pattern else ["**", pattern]
+    return [OTHERWISE.sub(lambda found: f"[{found[1]}]" if found[1] else "[!", each) for each in segments]
 
 
 def _fits(parts: Sequence[str], pattern: Sequence[str]) -> bool:
@@ -228,14 +249,8 @@ def _fits(parts: Sequence[str], pattern: Sequence[str]) -> bool:
     return len(parts) in ends
 
 
-def _check_relative(path: str) -> None:
-    if path.startswith("/") or ".." in path.split("/"):
-        raise UnexpectedEnvironment(f"{path} is outside the repository")
-
-
-def _matches(output: bytes, limit: int) -> str:
+def _matches(rows: list[tuple[bytes, bytes]], limit: int) -> str:
     """Return `path:line:text` sorted by path, since grep follows the order of the directory on disk."""
-    rows = [(path.removeprefix(b"./"), row) for path, row in ROW.findall(output)]
     unread = sorted({shown(os.fsdecode(path)) for path, row in rows if row == b"%d:" % UNREAD})
     rows = sorted((row for row in rows if row[1] != b"%d:" % UNREAD), key=lambda row: row[0])
     found = [f"{shown(os.fsdecode(path))}:{_line(rest)}" for path, rest in rows[:limit]]

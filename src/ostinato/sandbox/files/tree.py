@@ -101,8 +101,16 @@ def resolve(root: str, path: str) -> str:
 
 def read(root: str, path: str) -> bytes:
     """Return the bytes of a regular file; raises FileNotFoundError, IsADirectoryError, SandboxError."""
-    with _parent(root, resolve(root, path), make=False) as (folder, name):
+    with _parent(root, _resolve_file(root, path), make=False) as (folder, name):
         return _read(name, path, folder)
+
+
+def _resolve_file(root: str, path: str) -> str:
+    """Return the real path of what is to be a file: a slash at the end names a folder, as for the kernel."""
+    real = resolve(root, path)
+    if path.endswith("/") and not os.path.isdir(real):  # noqa: PTH112
+        raise NotADirectoryError(20, "is not a directory", path)
+    return real
 
 
 def _read(name: str, path: str, folder: int | None = None) -> bytes:
@@ -130,7 +138,7 @@ def write(root: str, path: str, data: bytes) -> None:
     A directory on the way that becomes a link meanwhile is not followed. Raises IsADirectoryError,
     SandboxPathError, OSError.
     """
-    real = resolve(root, path)
+    real = _resolve_file(root, path)
     _check_no_git(root, real, path)
     flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
     with _parent(root, real, make=True) as (folder, name):
