@@ -27,7 +27,7 @@ from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from random import Random
+from random import Random, randrange
 from typing import Any
 
 from fuzz.foreign import checkpoint
@@ -121,10 +121,15 @@ class Place:
 
 
 def free_port() -> int:
-    """Return a port that is free, as the one after it is."""
+    """Return a port that is free, as the one after it is.
+
+    The kernel gives none of these to clients: a connection of theirs would keep a server that comes back from
+    its own port, and one to a server that is away could even meet itself there.
+    """
+    least = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     while True:
-        with socket.create_server(("127.0.0.1", 0)) as one, suppress(OSError):
-            port = int(one.getsockname()[1])
+        port = randrange(least // 2, least - 1)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
             socket.create_server(("127.0.0.1", port + 1)).close()
             return port
 
