@@ -39,7 +39,7 @@ from ostinato.config import dump, load
 from ostinato.loop.config import RunConfig
 from ostinato.loop.live_config import CHAMPION
 from ostinato.loop.team.file import Team, open_team
-from ostinato.types import Source
+from ostinato.types import Decision, Source
 
 ROOT = Path(__file__).resolve().parents[1]
 CONTEXT, WINDOW_S = 3072, 2.0
@@ -213,6 +213,7 @@ async def promoted(team: Team, people: Sequence[Developer], tasks: Tasks) -> dic
 
         await until(lambda: version() > 0, tasks, "a promotion")
         served = version()
+        await until(lambda: any(v.decision is Decision.PROMOTE for v in store.verdicts(served)), tasks, "why")
         said = [f"{v.decision.value}: {v.reason.splitlines()[0]}" for v in store.verdicts(served)]
     kept = sum((each.kept for each in people), Counter[tuple[int, bool]]())
     share = {v: kept[v, True] / (kept[v, True] + kept[v, False]) for v in (0, served)}
