@@ -27,7 +27,7 @@ from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from random import Random
+from random import Random, randrange
 from typing import Any
 
 from fuzz.foreign import checkpoint
@@ -39,7 +39,7 @@ from ostinato.config import dump, load
 from ostinato.loop.config import RunConfig
 from ostinato.loop.live_config import CHAMPION
 from ostinato.loop.team.file import Team, open_team
-from ostinato.types import Source
+from ostinato.types import Decision, Source
 
 ROOT = Path(__file__).resolve().parents[1]
 CONTEXT, WINDOW_S = 3072, 2.0
@@ -121,10 +121,15 @@ class Place:
 
 
 def free_port() -> int:
-    """Return a port that is free, as the one after it is."""
+    """Return a port that is free, as the one after it is.
+
+    The kernel gives none of these to clients: a connection of theirs would keep a server that comes back from
+    its own port, and one to a server that is away could even meet itself there.
+    """
+    least = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     while True:
-        with socket.create_server(("127.0.0.1", 0)) as one, suppress(OSError):
-            port = int(one.getsockname()[1])
+        port = randrange(least // 2, least - 1)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
             socket.create_server(("127.0.0.1", port + 1)).close()
             return port
 
@@ -208,6 +213,7 @@ async def promoted(team: Team, people: Sequence[Developer], tasks: Tasks) -> dic
 
         await until(lambda: version() > 0, tasks, "a promotion")
         served = version()
+        await until(lambda: any(v.decision is Decision.PROMOTE for v in store.verdicts(served)), tasks, "why")
         said = [f"{v.decision.value}: {v.reason.splitlines()[0]}" for v in store.verdicts(served)]
     kept = sum((each.kept for each in people), Counter[tuple[int, bool]]())
     share = {v: kept[v, True] / (kept[v, True] + kept[v, False]) for v in (0, served)}

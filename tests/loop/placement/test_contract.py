@@ -7,6 +7,8 @@ loop/placement/choose.py.
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,3 +140,22 @@ async def test_what_a_cluster_lacks_is_named_at_once(cluster_config: PlacementCo
 def cluster_config(cluster: Any) -> PlacementConfig:
     wanted = {"engine": Needs(gpus=1.0), "search": Needs(labels={"region": "mars"})}
     return PlacementConfig(kind="ray", address=cluster.address, resources=wanted)
+
+
+ORPHAN = """
+import os, time
+from ostinato.loop.placement.local import die_with_parent
+parent = os.getpid()
+if os.fork():
+    os._exit(0)
+while os.getppid() == parent:
+    time.sleep(0.01)
+die_with_parent(parent)
+print("goes on")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's death")
+def test_a_child_whose_parent_was_killed_before_it_asked_ends() -> None:
+    done = subprocess.run([sys.executable, "-c", ORPHAN], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")

@@ -2,11 +2,13 @@
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -58,7 +60,7 @@ def dashboard_beside(log: Path, *arguments: str) -> Iterator[Beside]:
             stderr=errors,
             text=True,
             start_new_session=True,  # Ctrl-C is for the process that started it
-            preexec_fn=die_with_parent,  # noqa: PLW1509
+            preexec_fn=partial(die_with_parent, os.getpid()),  # noqa: PLW1509
         )
     try:
         yield _started(process, log)

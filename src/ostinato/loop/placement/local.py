@@ -35,7 +35,7 @@ class LocalPlace:
                 stderr=log,
                 env={**os.environ, **command.environment},
                 start_new_session=True,
-                preexec_fn=partial(die_with_parent, self._dies_by),
+                preexec_fn=partial(die_with_parent, os.getpid(), self._dies_by),
             )
 
     async def line(self) -> bytes:
@@ -76,10 +76,15 @@ class LocalPlace:
                 self._started.send_signal(number)
 
 
-def die_with_parent(number: int = signal.SIGTERM) -> None:
-    """Make the child end with its parent, even a killed one (Linux only). Runs in the child."""
+def die_with_parent(parent: int, number: int = signal.SIGTERM) -> None:
+    """Make a child end with its parent, even a killed one (Linux only). Runs in the child.
+
+    A child whose parent was killed before it could ask for the signal ends now: else it would keep its port.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
+        if os.getppid() != parent:
+            os._exit(1)
 
 
 class LocalPlacement:
