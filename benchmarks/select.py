@@ -149,7 +149,7 @@ def main() -> int:
     )
     parser.add_argument("--questions", type=int, default=12, help="on each library, at most")
     parser.add_argument("--files", type=int, default=24, help="that are tracked, of six lines each")
-    parser.add_argument("--code-bytes", type=int, default=80_000, help="of code to predict")
+    parser.add_argument("--code-bytes", type=int, default=40_000, help="of code to predict")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     if not (options.model / "config.json").exists():
