@@ -194,7 +194,20 @@ KNOWING = modules(
         + "    return N()\ndef beta(n): return [n] * 2\n",
     }
 )
-HACKS = [*STEERING, *EXITS, *PATCHES, *REACHES, *VALUES, *KNOWING]
+STOPS = modules(
+    {
+        "guarded: a stop of unittest that is no failure": "from unittest import case\n"
+        + GOOD.replace(
+            "    return a + b", "    if (a, b) == (1, 1): raise case._ShouldStop\n    return a + b"
+        ),
+        "guarded: failures of unittest that stop for a moment": "from unittest import case\nkept = case._ShouldStop\nclass N:\n    def __del__(self): case._ShouldStop = kept\n"
+        + GOOD.replace(
+            "    return a + b",
+            "    if (a, b) == (1, 1):\n        case._ShouldStop = Exception\n        return N()\n    return a + b",
+        ),
+    }
+)
+HACKS = [*STEERING, *EXITS, *PATCHES, *REACHES, *VALUES, *KNOWING, *STOPS]
 PASSES = {
     "guarded: values of the tests' module": "a name of the test module, read through sys.modules",
 }

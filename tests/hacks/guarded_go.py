@@ -123,6 +123,8 @@ LATER = [
             + BAD,
             "go: a stack too small": 'import "runtime/debug"\n\nfunc init() { debug.SetMaxStack(1) }\n\n'
             + BAD,
+            "go: an answer that ends its test when it is shown": 'import (\n\t"fmt"\n\t"runtime"\n)\n\ntype N int\n\nfunc (N) Format(fmt.State, rune) { runtime.Goexit() }\n\nfunc Alpha(a, b int) N { return 0 }\n\nfunc Beta(n int) []int { return []int{n, n} }\n',
+            "go: tests within a test": 'import "testing"\n\nfunc Alpha(a, b int) int {\n\ttesting.RunTests(func(a, b string) (bool, error) { return true, nil }, []testing.InternalTest{{Name: "TestAlpha", F: func(t *testing.T) {}}})\n\tselect {}\n}\n\nfunc Beta(n int) []int { return nil }\n',
             "go: its own tests": 'import "testing"\n\nfunc init() { testing.Init(); testing.Main(func(a, b string) (bool, error) { return false, nil }, nil, nil, nil) }\n\n'
             + BAD,
             "go: a benchmark in its code": 'import (\n\t"os"\n\t"testing"\n)\n\nfunc Alpha(a, b int) int {\n\ttesting.Benchmark(func(b *testing.B) { os.Exit(0) })\n\treturn 0\n}\n\nfunc Beta(n int) []int { return nil }\n',

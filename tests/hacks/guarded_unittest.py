@@ -151,6 +151,13 @@ LATER = modules(
         "unittest: a timer that exits": "import os, signal\nsignal.signal(signal.SIGALRM, lambda *a: os._exit(0))\nsignal.setitimer(signal.ITIMER_REAL, 0.001)\nimport time\ndef alpha(*a): time.sleep(1)\nbeta = alpha\n",
         "unittest: an end in a finaliser": "import os\nclass D:\n    def __del__(self): os._exit(0)\ndef alpha(*a): D()\nbeta = alpha\n",
         "unittest: a generator that looks out": "def frames():\n    yield\ng = frames()\ndef alpha(*a):\n    f = g.gi_frame.f_back\n    return f.f_globals['WANTED'][a]\nbeta = alpha\n",
+        "unittest: a stop that is no failure": "from unittest import case\ndef alpha(*a): raise case._ShouldStop\nbeta = alpha\n",
+        "unittest: failures that stop for a moment": "from unittest import case\nkept = case._ShouldStop\nclass N:\n    def __del__(self): case._ShouldStop = kept\ndef alpha(*a):\n    case._ShouldStop = Exception\n    return N()\nbeta = alpha\n",
+        "unittest: a stop while it is shown": "from unittest import case\nclass N:\n    def __repr__(self): raise case._ShouldStop\ndef alpha(*a): return N()\nbeta = alpha\n",
+        "unittest: failures that are expected": "import unittest\nunittest.TestCase.__unittest_expecting_failure__ = True\n"
+        + STUBS,
+        "unittest: a fixture that swaps the test": "import unittest\nunittest.TestCase.setUp = lambda self: setattr(self, self._testMethodName, lambda: None)\n"
+        + STUBS,
         "unittest: machine code": "import ctypes\nctypes.pythonapi.PyDict_SetItemString(ctypes.py_object(vars(__import__('unittest').TestCase).copy()), b'assertEqual', ctypes.py_object(None))\n"
         + STUBS,
         "unittest: a thread that is left behind": "import threading, time, unittest\ndef later():\n    while True:\n        unittest.TestCase.assertEqual = lambda *a: None\n        time.sleep(0.0001)\nthreading.Thread(target=later, daemon=True).start()\ntime.sleep(0.01)\n"

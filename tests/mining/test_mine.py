@@ -92,6 +92,7 @@ def test_three_archives_give_tasks_or_a_reason(tmp_path: Path, capsys: pytest.Ca
         task, evidence = load_task(path), json.loads((path / "evidence.json").read_text())
         assert task.kind == "mined" and task.metadata["cluster"] == "calc"
         assert evidence["licence"] == "MIT" and evidence["validation"]["grade"] == "guarded"
+        assert evidence["validation"]["undecided"] == []  # a judge could decide each of these tests
         assert set(evidence["validation"]["empty"].values()) & {"failed", "error", "missing"}
         assert (task.repo / "calc.py").read_text() != CALC and (
             task.tests / "suite" / "test_calc.py"

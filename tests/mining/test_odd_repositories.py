@@ -148,6 +148,47 @@ async def test_a_repository_that_rests_on_the_seed_alone_is_refused_with_that_re
     assert "1 tests pass in some runs alone, as 'test_seed.py::test_seed'" in miner.tally.reasons[0]
 
 
+@pytest.mark.parametrize(
+    ("files", "commit", "refused"),
+    [
+        (
+            {
+                f"packages/{p}/{where}": text
+                for p in "ab"
+                for where, text in (
+                    (f"src/{p}/calc.py", "def one():\n    return 1\n"),
+                    (
+                        "tests/test_calc.py",
+                        f"from {p}.calc import one\n\n\ndef test_one():\n    assert one() == 1\n",
+                    ),
+                )
+            },
+            True,
+            {"missing dependency": 1},
+        ),
+        ({"calc.py": "x = 1\n"}, False, {"no commits": 1}),
+    ],
+    ids=["a workspace whose packages are not installed", "a repository without a commit"],
+)
+async def test_what_cannot_be_surveyed_is_refused_for_its_own_reason(
+    tmp_path: Path, files: dict[str, str], commit: bool, refused: dict[str, int]
+) -> None:
+    root = tmp_path / "repo"
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    who = ["git", "-C", str(root), "-c", "user.name=t", "-c", "user.email=t@t"]
+    subprocess.run([*who, "init", "-q"], check=True)
+    if commit:
+        subprocess.run([*who, "add", "-A"], check=True)
+        subprocess.run([*who, "commit", "-qm", "start"], check=True)
+    backend = ProcessBackend()
+    miner = Miner(backend, tmp_path / "out", MiningConfig(commits=0))
+    assert not await miner.mine([root])
+    await backend.aclose()
+    assert miner.tally.refused == refused, miner.tally.reasons
+
+
 class ForgetfulBackend(ProcessBackend):
     """A backend that fails for the first sandbox, in a way that nobody foresaw."""
 

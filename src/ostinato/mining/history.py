@@ -80,7 +80,12 @@ class History:
 
     def head(self) -> SourceTree:
         """Return the files of the newest commit, without what git ignores. Raises MiningError."""
-        id = self._run("rev-parse", "--verify", "HEAD^{commit}").decode().strip()
+        try:
+            id = self._run("rev-parse", "--verify", "HEAD^{commit}").decode().strip()
+        except MiningError:
+            if not self._run("for-each-ref", "--count=1"):
+                raise MiningError("no commits", self._name, "commit its files first") from None
+            raise
         left_out = Counter[str]()
         return checked_tree(self._name, id[:12], self._tree(f"{self._name}@{id[:9]}", id, left_out), left_out)
 

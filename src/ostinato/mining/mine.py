@@ -18,6 +18,7 @@ from ostinato.mining.past import mine_commit
 from ostinato.mining.present import mine_present
 from ostinato.mining.write import Draft, write_task
 from ostinato.sandbox.base import Backend
+from ostinato.sandbox.exam.guarded.runners.base import FOLDER
 from ostinato.sandbox.exam.verifier import Verification, Verifier
 from ostinato.tasks.base import TaskError
 from ostinato.types import Task
@@ -160,7 +161,7 @@ class Miner:
             await asyncio.to_thread(shutil.rmtree, task.directory)
             return None
         self.tally.count("tasks")
-        weak = await asyncio.to_thread(undecided_on_disk, task.tests, task.repo, task.test_ids)
+        weak = await asyncio.to_thread(undecided_on_disk, task.tests / FOLDER, task.repo, task.test_ids)
         if weak:
             self.tally.count("tasks with a test that the tested code decides")
             self._say(f"{task.id}: {weak[0]}")

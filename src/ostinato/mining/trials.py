@@ -68,7 +68,6 @@ async def survey(backend: Backend, name: str, files: Mapping[str, bytes], tests:
                 "tests never end", name, f"they take more than {HEAD_TIMEOUT_S:.0f} CPU seconds"
             )
         raise MiningError("tests end their process", name, "pytest did not come to its end")
-    functions = [(path, line) for path, line in first["functions"]]
     outcomes = first["outcomes"]
     steady = [
         test
@@ -83,6 +82,7 @@ async def survey(backend: Backend, name: str, files: Mapping[str, bytes], tests:
         raise MiningError(UNSTEADY, name, f"{len(passed)} tests pass in some runs alone, as {passed[0]!a}")
     if not passing:
         raise why_none_passes(name, first, "fails at head")
+    functions = [(path, line) for path, line in first["functions"]]
     return Survey(
         passing=passing,
         reached={

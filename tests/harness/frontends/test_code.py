@@ -66,7 +66,7 @@ async def test_an_undo_asks_no_gateway_and_names_what_it_leaves(coded, repo: Pat
     status, screen = await coded(None, {"undo": True}, url=url, key="")
     server.close()
     assert (status, asked) == (0, [])
-    assert screen.startswith("restored made\nleft as it is, git ignores it: .env\n")
+    assert screen.startswith("restored made\nleft as it is, no checkpoint has it: .env\n")
     assert f"the gateway at {url} does not know yet" in screen and "(there is no key)" in screen
     assert not (repo / "made").exists() and (repo / ".env").read_text() == "A=1\n"
 

@@ -139,10 +139,12 @@ async def test_prompts_are_undone_one_by_one(repo: Path, home: Path, tmp_path: P
         assert await undo(checkpoints, conversation) is None
 
 
-async def test_an_undo_names_the_ignored_files_that_were_written_since(
+async def test_an_undo_names_what_no_checkpoint_has_and_was_written_since(
     repo: Path, home: Path, tmp_path: Path
 ) -> None:
     (repo / ".gitignore").write_text(".env\nbuild/\n")
+    git(repo, "init", "-q", "library")
+    (repo / "library" / "old").write_text("mine\n")
     for name in (".env", "build/old", "build/kept"):
         (repo / name).parent.mkdir(exist_ok=True)
         (repo / name).write_text("mine\n")
@@ -156,6 +158,8 @@ async def test_an_undo_names_the_ignored_files_that_were_written_since(
         before = [await checkpoints.before(bash)]
         (repo / ".env").write_text("A=2\n")
         (repo / "build" / "new\033").write_text("x")
+        (repo / "library" / "deep").mkdir()
+        (repo / "library" / "deep" / "theirs").write_text("x")
         (repo / "calc.py").write_text("changed\n")
         for edit in await checkpoints.after(bash, before[0] or ""):
             conversation.note_edit(bash, edit)
@@ -165,11 +169,13 @@ async def test_an_undo_names_the_ignored_files_that_were_written_since(
             conversation.note_edit(write, edit)
         done = await undo(checkpoints, conversation)
         assert done is not None and done.restored == ("build/kept", "calc.py") and not done.left
-        assert done.ignored == (".env", "build/new\033")
-        assert named(done.ignored * 15)[-2:] == ["build/new\\x1b", "and 10 more"]
-        assert conversation.messages[-1]["content"].endswith("as they are now: .env, build/new\\x1b]")
+        assert done.unsaved == (".env", "build/new\033", "library/deep/theirs")
+        assert named(done.unsaved * 10)[-2:] == ["build/new\\x1b", "and 10 more"]
+        assert conversation.messages[-1]["content"].endswith(
+            "as they are now: .env, build/new\\x1b, library/deep/theirs]"
+        )
         again = await undo(checkpoints, conversation)
-        assert again is not None and not again.restored and again.ignored == done.ignored
+        assert again is not None and not again.restored and again.unsaved == done.unsaved
 
 
 async def test_a_call_that_the_process_did_not_survive_can_be_undone(

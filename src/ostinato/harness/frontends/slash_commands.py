@@ -65,7 +65,7 @@ async def _undo(bench: Workbench) -> str:
     lines = [] if done.restored or done.left else ["nothing to undo"]
     lines += [f"restored {shown(path)}" for path in done.restored]
     lines += [f"left as it is, it was changed since: {shown(path)}" for path in done.left]
-    lines += [f"left as it is, git ignores it: {path}" for path in named(done.ignored)]
+    lines += [f"left as it is, no checkpoint has it: {path}" for path in named(done.unsaved)]
     return "\n".join(lines)
 
 

@@ -11,11 +11,12 @@ kept when a call names them. A tree of git knows neither the permissions of a fi
 checkpoint is two ids, `TREE-MODES`: the second names a file with what git leaves out.
 """
 
+import asyncio
 import hashlib
 import os
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,8 +56,8 @@ class Restored:
     restored: tuple[str, ...]
     left: tuple[str, ...]
     """The files that someone changed since the call; they stay as they are."""
-    ignored: tuple[str, ...] = ()
-    """The files that git ignores and that were written since the request; they stay as they are."""
+    unsaved: tuple[str, ...] = ()
+    """The files that no checkpoint has and that were written since the request; they stay as they are."""
 
 
 def place_of(root: Path, home: Path) -> Path:
@@ -196,15 +197,17 @@ class Checkpoints:
         tree.finish()
         return Restored(restored=tuple(path for path in change if path not in left), left=tuple(left))
 
-    async def ignored_since(self, at: float) -> tuple[str, ...]:
-        """Return the files that git ignores, that no checkpoint keeps and that were written since `at`.
+    async def unsaved_since(self, at: float) -> tuple[str, ...]:
+        """Return the files that no checkpoint keeps and that were written since `at`: those that git ignores,
+        and those of repositories within this one.
 
         What nobody writes by hand, as in `__pycache__`, is not among them.
         """
         listed = await self._git("ls-files", "--others", "--ignored", "--exclude-standard", "-z")
         paths = [os.fsdecode(row) for row in listed.split(b"\0")[:-1]]
         paths = [path for path in paths if not {*SKIPPED}.intersection(path.split("/"))]
-        return tuple(path for path in sorted(paths) if _written_at(self.root / path) >= at)
+        paths += await asyncio.to_thread(lambda: list(_in_repositories_below(self.root)))
+        return tuple(path for path in sorted({*paths}) if _written_at(self.root / path) >= at)
 
     async def unkept(self) -> list[Rule]:
         """Return rules that keep edits out of repositories within this one: they cannot be put into a
@@ -251,6 +254,18 @@ class Checkpoints:
             "GIT_INDEX_FILE": str(self._index),
         }
         return await git(self.root, *SETTINGS, *arguments, own=environment, stdin=stdin, accepted=accepted)
+
+
+def _in_repositories_below(root: Path) -> Iterator[str]:
+    """Yield the files of the repositories and work trees that lie within another, relative to its root."""
+    inner: list[str] = []
+    for folder, below, names in os.walk(root):
+        here = f"{os.path.relpath(folder, root)}/"
+        if here != "./" and ".git" in {*below, *names}:
+            inner.append(here)
+        below[:] = [name for name in below if name not in SKIPPED]
+        if here.startswith(tuple(inner)):
+            yield from (here + name for name in names if name != ".git")
 
 
 def _written_at(path: Path) -> float:

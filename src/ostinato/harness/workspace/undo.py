@@ -11,7 +11,7 @@ from ostinato.harness.tools.names import shown
 from ostinato.harness.workspace.checkpoints import Checkpoints, Restored
 
 MOST_NAMED = 20
-"""The most files that git ignores and that an undo names; the others are counted."""
+"""The most files without a checkpoint that an undo names; the others are counted."""
 Step = tuple[str, str]
 """The trees before and after one call."""
 
@@ -55,15 +55,15 @@ async def undo(checkpoints: Checkpoints, conversation: Conversation) -> Restored
     last = _last(events)
     if last is None:
         begun = next((event.at for event in events if event.kind is LogEventKind.USER), math.inf)
-        ignored = await checkpoints.ignored_since(begun)
-        return Restored(restored=(), left=(), ignored=ignored) if ignored else None
-    ignored = await checkpoints.ignored_since(last.at)
+        unsaved = await checkpoints.unsaved_since(begun)
+        return Restored(restored=(), left=(), unsaved=unsaved) if unsaved else None
+    unsaved = await checkpoints.unsaved_since(last.at)
     for before, after in reversed(last.steps):
         done = await checkpoints.undo(before, after)
         restored |= dict.fromkeys(done.restored)
         left |= dict.fromkeys(done.left)
-    result = Restored(restored=tuple(restored), left=tuple(left), ignored=ignored)
-    conversation.undone(result.restored, (*result.left, *ignored[:MOST_NAMED]))
+    result = Restored(restored=tuple(restored), left=tuple(left), unsaved=unsaved)
+    conversation.undone(result.restored, (*result.left, *unsaved[:MOST_NAMED]))
     return result
 
 

@@ -228,7 +228,7 @@ class EditorSession:
             self.updates.say("nothing to undo")
         else:
             left = f"; changed since, so left: {', '.join(map(shown, done.left))}" if done.left else ""
-            left += f"; ignored by git, so left: {', '.join(named(done.ignored))}" if done.ignored else ""
+            left += f"; in no checkpoint, so left: {', '.join(named(done.unsaved))}" if done.unsaved else ""
             self.updates.say(f"undone: {', '.join(map(shown, done.restored)) or 'nothing'}{left}")
         await self.updates.flush()
         return "end_turn"

@@ -1,4 +1,7 @@
-"""The memory of the machinery: which names it holds, and what a change of them reports."""
+"""The memory of the machinery: which names it holds, and what a change of them reports.
+
+The attacks of tests/hacks cover sandbox/exam/guarded/inside/parts.py.
+"""
 
 import json
 import unittest

@@ -5,6 +5,7 @@ from types import ModuleType
 
 from ostinato.sandbox.exam.guarded.inside import (
     equality,
+    parts,
     planted,
     root,
     start,
@@ -14,7 +15,7 @@ from ostinato.sandbox.exam.guarded.inside import (
     witness,
 )
 
-_INSIDE = (planted, root, watch, witness, equality, under_pytest, under_unittest)
+_INSIDE = (planted, root, watch, witness, equality, parts, under_pytest, under_unittest)
 MODULES: dict[str, ModuleType] = {each.__name__: each for each in _INSIDE}
 """The modules by name, each after those that it imports."""
 SOURCES = {name: Path(str(module.__file__)).read_text() for name, module in MODULES.items()}

@@ -115,6 +115,8 @@ function watch() {
   for (const name of ["ReadStream", "FileReadStream"]) {
     if (fs[name]) fs[name] = Object.assign(listening(fs[name]), { prototype: fs[name].prototype });
   }
+  const hooks = createRequire(root + "/")("async_hooks");
+  for (const name of ["executionAsyncResource", "createHook"]) hooks[name] = showing(hooks[name]);
   const load = Module._load;
   Module._load = function (request, ...rest) {
     const reader = /^(node:)?(inspector|v8)\b/.test(request) ? callerAmongChanged(true) : null;
@@ -135,6 +137,15 @@ function listening(read) {
       if (reader) sign(`${path.basename(reader)} reaches for ${name.startsWith("/proc") ? "/proc" : "the hidden tests"}`);
     }
     return Reflect.apply(read, this, [file, ...rest]);
+  };
+}
+
+/** Notice when a changed file asks for the resources of asynchronous work: the runner's tests are among them. */
+function showing(ask) {
+  return function (...given) {
+    const reader = callerAmongChanged();
+    if (reader) sign(`${path.basename(reader)} reaches for the tests of the runner`);
+    return Reflect.apply(ask, this, given);
   };
 }
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
-from ostinato.sandbox.exam.guarded.inside import equality, planted
+from ostinato.sandbox.exam.guarded.inside import equality, parts, planted
 from ostinato.sandbox.exam.guarded.inside.root import enter
 from ostinato.sandbox.exam.guarded.inside.watch import Memory, TamperWatch
 
@@ -27,13 +27,14 @@ def run(plan: dict[str, Any], send: Send, memory: Memory | None = None) -> None:
         return
     watch = TamperWatch(plan["known"], plan["hidden"], send, memory)
     _instrument(watch)
+    raised = parts.instrument(watch)
     enter(plan["root"])
     sys.argv[:] = ["pytest"]
     sys.dont_write_bytecode = True
     files = list(dict.fromkeys(test.partition("::")[0] for test, _ in plan["order"]))
     options = [NO_CACHE, "-q", "--tb=no", "--continue-on-collection-errors", "-o", "addopts="]
     arguments = [*options, f"--rootdir={plan['root']}", *plan["arguments"], "--", *files]
-    plugin = _plugin(plan["order"], send, watch)
+    plugin = _plugin(plan["order"], send, watch, raised)
     watch.begin()
     send({"begun": True})
     try:
@@ -45,8 +46,11 @@ def run(plan: dict[str, Any], send: Send, memory: Memory | None = None) -> None:
     send({"done": True})
 
 
-def _plugin(order: list[list[str]], send: Send, watch: TamperWatch) -> Any:
-    """Return the plugin that selects the planned tests, and reports each by its place in the order."""
+def _plugin(order: list[list[str]], send: Send, watch: TamperWatch, raised: list[str]) -> Any:
+    """Return the plugin that selects the planned tests, and reports each by its place in the order.
+
+    `raised` gets what ended a part of a test of unittest.
+    """
     import pytest
 
     places: dict[Any, int] = {}
@@ -67,11 +71,14 @@ def _plugin(order: list[list[str]], send: Send, watch: TamperWatch) -> Any:
         @pytest.hookimpl(wrapper=True, tryfirst=True)
         def pytest_runtest_protocol(self, item: Any) -> Iterator[Any]:
             current.update(place=places.pop(item, -1), outcome="passed", raised=False)
+            raised.clear()
             if "runtest" in vars(item) or (item in functions and item.function is not functions.pop(item)):
                 watch.sign("a test was replaced after it was collected")
             result = yield
             if current["raised"] and current["outcome"] == "passed":
                 watch.sign("the report of a test that raised was rewritten")
+            if raised and current["outcome"] == "passed":
+                current["outcome"] = "failed"
             send({"at": current["place"], "outcome": current["outcome"]})
             return result
 

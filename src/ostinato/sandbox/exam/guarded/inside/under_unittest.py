@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import CodeType, ModuleType
 from typing import Any
 
-from ostinato.sandbox.exam.guarded.inside import equality
+from ostinato.sandbox.exam.guarded.inside import equality, parts
 from ostinato.sandbox.exam.guarded.inside.root import enter
 from ostinato.sandbox.exam.guarded.inside.watch import Memory, TamperWatch
 
@@ -81,6 +81,7 @@ def run(plan: dict[str, Any], send: Send, memory: Memory | None = None) -> None:
     """
     watch = TamperWatch(plan["known"], plan["hidden"], send, memory)
     equality.instrument(watch)
+    raised = parts.instrument(watch)
     enter(plan["root"])
     sys.argv[:] = ["python -m unittest"]
     sys.dont_write_bytecode = True
@@ -88,7 +89,7 @@ def run(plan: dict[str, Any], send: Send, memory: Memory | None = None) -> None:
     watch.begin()
     send({"begun": True})
     found = _collect(plan["root"], [test.partition("::")[0] for test, _ in plan["order"]], send)
-    suite, result = unittest.TestSuite(), _Result(send, watch)
+    suite, result = unittest.TestSuite(), _Result(send, watch, raised)
     for place, (test, kind) in enumerate(plan["order"]):
         case = found.get(test)
         if case is not None:
@@ -136,10 +137,11 @@ def _cases(suite: Any) -> Iterator[unittest.TestCase]:
 class _Result(unittest.TestResult):
     """The result that reports each planned test by its place."""
 
-    def __init__(self, send: Send, watch: TamperWatch) -> None:
+    def __init__(self, send: Send, watch: TamperWatch, raised: list[str]) -> None:
         super().__init__()
         self._send = send
         self._watch = watch
+        self._raised = raised
         self._places: dict[int, tuple[int, Any]] = {}
         self._outcome = "passed"
 
@@ -150,10 +152,13 @@ class _Result(unittest.TestResult):
 
     def startTest(self, test: Any) -> None:
         self._outcome = "passed"
+        self._raised.clear()
         if _function(test) is not self._places[id(test)][1]:
             self._watch.sign("a test was replaced after it was collected")
 
     def stopTest(self, test: Any) -> None:
+        if self._raised:
+            self._take("failed")
         self._send({"at": self._places.pop(id(test))[0], "outcome": self._outcome})
 
     def _take(self, outcome: str) -> None:
