@@ -20,6 +20,7 @@ from tests.engine.toolbox import decoder, request
 
 from ostinato.engine.server import main
 from ostinato.model.checkpoint import save
+from ostinato.model.mtp import Mtp
 from ostinato.model.tokenizer import Tokenizer
 from ostinato.store import Objects
 from ostinato.sync import Publisher
@@ -210,6 +211,22 @@ def test_a_wrong_checkpoint_is_one_line(
         (tmp_path / path.name).write_bytes(path.read_bytes()[:-1])
     assert str(tmp_path) in refused(capsys, tmp_path)
     assert "128 positions" in refused(capsys, checkpoint, "--max-len", "129")
+
+
+async def test_a_layer_that_drafts_comes_with_the_versions(checkpoint: Path, tmp_path: Path) -> None:
+    model = decoder(1, **SIZES)
+    Publisher(Objects.open(tmp_path)).anchor(1, model.state_dict() | Mtp.beside(model, 0).state_dict())
+    options = "--objects", str(tmp_path), "--version", "1"
+    answers = []
+    for draft in ("mtp", "suffix"):
+        async with serving(checkpoint, *options, "--draft", draft) as (session, _):
+            answers.append(await post(session, "/generate", to_json(request(3))))
+            assert (await get(session, "/stats"))["swaps"] == 1
+    assert answers[0] == answers[1] and answers[0][0] == 200
+
+
+def test_a_layer_that_cannot_come_is_one_line(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "has no draft in draft/: train one" in refused(capsys, checkpoint, "--draft", "mtp")
 
 
 def test_a_python_without_vllm_is_one_line(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:

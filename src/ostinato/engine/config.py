@@ -84,9 +84,9 @@ class EngineServerConfig:
     max_len: int = 512
     """tokens of prompt and completion together"""
     draft: DraftKind = "auto"
-    """suffix drafts what followed the same tokens before, mtp what the checkpoint's MTP layer foretells, and
-    the next step verifies it; auto does so in the embedded engine, where that changes no token: by the layer
-    if there is one (`docs/speculative.md`)"""
+    """suffix drafts what followed the same tokens before, mtp that or what an MTP layer foretells, of the
+    checkpoint or of the versions, and the next step verifies it; auto does so in the embedded engine, where
+    that changes no token, with the layer if the checkpoint has one (`docs/speculative.md`)"""
     draft_tokens: int = 7
     """the most tokens that are drafted for a sequence in one step"""
 

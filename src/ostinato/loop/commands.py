@@ -88,8 +88,8 @@ def register(commands: Any) -> None:
     model.add_argument(
         "--draft",
         choices=["auto", "suffix", "mtp", "none"],
-        help="draft what followed the same tokens before, or what the model's MTP layer foretells; auto: in "
-        "the embedded engine (default: auto)",
+        help="draft what followed the same tokens before, with mtp also what an MTP layer foretells; auto: "
+        "in the embedded engine (default: auto)",
     )
     serve.set_defaults(run=_serve, interrupted="stopped: the engine and the gateway have ended")
 

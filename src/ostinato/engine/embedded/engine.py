@@ -67,8 +67,8 @@ class EmbeddedEngine:
     """Serves a copy of `decoder`. Create and use it on one event loop.
 
     `model` and `tokenizer` are what its abilities say. At most `drafts` tokens of a sequence are drafted in
-    one step, by the layer `draft` if there is one (docs/speculative.md). `forward` creates the forward pass;
-    by default it is the fastest that this machine has.
+    one step, by the layer `draft` too if there is one (docs/speculative.md). `forward` creates the forward
+    pass; by default it is the fastest that this machine has.
     """
 
     def __init__(

@@ -35,8 +35,8 @@ class Packed:
 class NativeForward:
     """Computes and samples in one call for all slots. Raises KernelError where there is no kernel.
 
-    With `draft` its layer drafts, and that of each further version that comes with one; without it, what
-    followed the same tokens before is drafted.
+    What followed the same tokens before is drafted. With `draft` its layer drafts too, and that of each
+    further version that comes with one.
     """
 
     def __init__(self, decoder: Decoder, table: SlotTable, draft: Mtp | None = None) -> None:

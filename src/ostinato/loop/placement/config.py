@@ -89,8 +89,9 @@ class EnginesConfig:
     context: int = 768
     """Tokens of prompt and completion together that an engine has room for."""
     draft: DraftKind = "auto"
-    """`suffix` drafts what followed the same tokens before, `mtp` what the checkpoint's MTP layer foretells,
-    and the next step verifies it; `auto` does so in the embedded engine, where that changes no token."""
+    """`suffix` drafts what followed the same tokens before, `mtp` that or what the MTP layer foretells, which
+    `trainer.draft` teaches, and the next step verifies it; `auto` does so in the embedded engine,
+    where that changes no token."""
     draft_tokens: int = 7
     """The most tokens that are drafted for a sequence in one step."""
     url: tuple[str, ...] = ()

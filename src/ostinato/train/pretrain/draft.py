@@ -282,7 +282,8 @@ class DraftingModel(DecoderModel):
         note, mtp = super().restore(number), self.draft.mtp
         own = self._draft_states.load(number, mtp, self.draft.optimizer)
         if own is not None:
-            self._usual, self._best, self._learns = own["usual"], own["best"], own["learns"]
+            self._usual, self._best = own["usual"], own["best"]
+            self._learns = own["learns"] if self._refreshed else self._learns
         elif self._fresh:
             mtp.norm.weight.copy_(self.decoder.norm.weight)  # the phase before had no draft
         return note
