@@ -6,8 +6,9 @@ Random weights are pretrained on the Python of installed packages at three level
 the one below; every level has a whole schedule of its own. Each checkpoint is then taught by the same lessons
 and practises for the same number of versions, on the same tasks and seeds of sessions. The loss is that after
 pretraining, in bits a byte of a package held out; the reward is the share of held-out tasks that are solved,
-after teaching and after practice. A seed has other weights, lessons and tasks. A folder with a report is
-read, not run again.
+after teaching and after practice. Each run draws these by its own secret, so they are other ones of one kind
+at each level, and add chance to the comparison, but no bias. A seed has other weights, lessons and tasks. A
+folder with a report is read, not run again.
 
 What was expected, written down before the first run. Each level lowers the loss by more than 0.1 bits a byte.
 Over all runs the rank correlation of loss and reward after practice is below -0.5; within a seed reward falls
