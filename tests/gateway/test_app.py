@@ -14,6 +14,7 @@ import pytest
 from tests.gateway.conftest import serving
 
 from ostinato.engine.base import PromptTooLongError
+from ostinato.gateway.app import StoppingMiddleware
 from ostinato.store import Store, StoreError
 from ostinato.store.accounts import hash_key
 from ostinato.store.purge import purge
@@ -154,6 +155,26 @@ async def test_a_body_may_be_packed_and_no_encoding_is_passed_over(
         async with http.post(gateway + "/v1/chat/completions", data=sent, headers=headers) as response:
             assert (response.status, encoding) == (status, encoding)
             assert status != 415 or "zstd" in (await response.json())["error"]["message"]
+
+
+async def test_the_end_of_the_server_asks_whoever_waits_to_try_again() -> None:
+    sent, waiting = [], asyncio.Event()
+
+    async def endless(scope: object, receive: object, send: object) -> None:
+        waiting.set()
+        await asyncio.Event().wait()
+
+    async def send(message: dict[str, object]) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/v1/messages", "headers": [], "query_string": b""}
+    task = asyncio.create_task(StoppingMiddleware(endless)(scope, None, send))
+    await waiting.wait()
+    task.cancel()
+    await task
+    start, body = sent
+    assert (start["status"], json.loads(body["body"])["type"]) == (503, "error")
+    assert (b"retry-after", b"1") in start["headers"]
 
 
 async def test_a_body_that_is_too_large_is_refused(http: aiohttp.ClientSession, gateway: str) -> None:

@@ -12,7 +12,7 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ostinato.gateway.access.identity import identify
 from ostinato.gateway.access.join import join_routes
@@ -179,7 +179,32 @@ def create_app(store: Store, renderer: Renderer, settings: GatewayConfig) -> ASG
     matched = Middleware(HarnessMiddleware, trained=settings.harness)
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers, middleware=[matched])
     # This wraps everything, so that the reply to an internal error has a request id too.
-    return TimingMiddleware(LocalOnly(app, settings.allowed_hosts), gateway.metrics.replied)
+    whole = StoppingMiddleware(LocalOnly(app, settings.allowed_hosts))
+    return TimingMiddleware(whole, gateway.metrics.replied)
+
+
+class StoppingMiddleware:
+    """ASGI middleware that sends a 503 to those whose request the end of the server cuts short."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begun = scope["type"] != "http"
+
+        async def noted(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noted)
+        except asyncio.CancelledError:
+            if begun:
+                raise
+            error = unavailable("the gateway is stopping: send the request again", "stopping")
+            response = await _api_error(Request(scope), error)
+            await response(scope, receive, send)
 
 
 def _dialect_of(request: Request) -> Dialect:
