@@ -78,14 +78,10 @@ class Recorder:
             turn=turn, signals=signals, events=events, session=session, keys=keys, loop=loop, done=done
         )
         self._waiting += 1
-        done.add_done_callback(self._settled)
         if not self._gathered:
             loop.call_soon(self._hand_over)
         self._gathered.append(entry)
         return done
-
-    def _settled(self, _: asyncio.Future[None]) -> None:
-        self._waiting -= 1
 
     def _hand_over(self) -> None:
         if self._gathered:
@@ -108,11 +104,11 @@ class Recorder:
     def _commit(self, entries: Sequence[PendingRecord]) -> None:
         error = self._try(entries)
         if error is None or len(entries) == 1 or isinstance(error, UnavailableError | OutcomeUnknownError):
-            _announce(entries, error)
+            self._announce(entries, error)
             return
         # One bad entry must not fail its neighbours.
         for entry in entries:
-            _announce([entry], self._try([entry]))
+            self._announce([entry], self._try([entry]))
 
     def _try(self, entries: Sequence[PendingRecord]) -> Exception | None:
         try:
@@ -127,6 +123,21 @@ class Recorder:
             return error
         return None
 
+    def _announce(self, entries: Sequence[PendingRecord], error: Exception | None) -> None:
+        """Set the futures of a batch, with one wake-up of the event loop."""
+
+        def settle() -> None:
+            self._waiting -= len(entries)
+            for entry in entries:
+                if entry.done.cancelled():
+                    continue
+                if error is None:
+                    entry.done.set_result(None)
+                else:
+                    entry.done.set_exception(error)
+
+        entries[0].loop.call_soon_threadsafe(settle)
+
 
 def _together(entries: Sequence[PendingRecord]) -> dict[str, bool]:
     """Return the keys of all entries; a key needs consent if any of its entries does."""
@@ -135,18 +146,3 @@ def _together(entries: Sequence[PendingRecord]) -> dict[str, bool]:
         for hash, consent in entry.keys.items():
             keys[hash] = keys.get(hash, False) or consent
     return keys
-
-
-def _announce(entries: Sequence[PendingRecord], error: Exception | None) -> None:
-    """Set the futures of a batch, with one wake-up of the event loop."""
-
-    def settle() -> None:
-        for entry in entries:
-            if entry.done.cancelled():
-                continue
-            if error is None:
-                entry.done.set_result(None)
-            else:
-                entry.done.set_exception(error)
-
-    entries[0].loop.call_soon_threadsafe(settle)

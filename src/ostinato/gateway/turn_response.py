@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import AsyncExitStack, aclosing
+from contextlib import aclosing, nullcontext
 from typing import Any
 
 from starlette.types import Message, Receive, Scope, Send
@@ -32,7 +32,7 @@ class TurnResponse:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         work = asyncio.current_task()
         assert work is not None
-        watch = asyncio.ensure_future(_disconnected(receive))
+        watch = asyncio.create_task(_disconnected(receive))
         watch.add_done_callback(lambda watch: watch.cancelled() or work.cancel())
         sender = _Sender(send)
         try:
@@ -50,11 +50,9 @@ class TurnResponse:
         """Make the turns of a client that numbers them one after another; others may overlap."""
         conversation = self._call.conversation
         conversation.waiting += 1
+        order = nullcontext() if self._call.identity.turn is None else conversation.order
         try:
-            async with AsyncExitStack() as stack:
-                if self._call.identity.turn is not None:
-                    await stack.enter_async_context(conversation.order)
-                plan = await stack.enter_async_context(self._turns.turn(self._call))
+            async with order, self._turns.turn(self._call) as plan:
                 await (self._streamed if self._call.chat.stream else self._whole)(plan, sender)
         except ApiError as error:
             await sender.refuse(error, self._dialect)

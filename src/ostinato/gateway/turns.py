@@ -167,8 +167,9 @@ class Turns:
         )
         turn, stored = await offload(call.size, self._secret_filter.mark, turn, call.chat)
         segment = call.conversation.segment_of(plan.position)
-        turn, stored = replace(turn, segment=segment), replace(stored, segment=segment)
-        answer = answer_of(turn, reply)
+        numbered = replace(turn, segment=segment)
+        stored = numbered if stored is turn else replace(stored, segment=segment)
+        answer = answer_of(numbered, reply)
         await self._commit(call, plan.position, answer, stored)
         return answer
 

@@ -10,6 +10,7 @@ another origin.
 import ipaddress
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -56,6 +57,7 @@ def _name(url: str) -> str:
         return "?"
 
 
+@lru_cache(64)
 def is_loopback(name: str) -> bool:
     """Return whether a host name or address means this machine."""
     if name == "localhost" or name.endswith(".localhost"):

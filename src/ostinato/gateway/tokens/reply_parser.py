@@ -43,7 +43,8 @@ def parse_reply(
         parsed = renderer.parse_text(text[:at])
     else:
         parsed = renderer.parse(completion.ids)
-    parsed = replace(parsed, tool_calls=as_declared(parsed.tool_calls, tools))
+    if parsed.tool_calls:
+        parsed = replace(parsed, tool_calls=as_declared(parsed.tool_calls, tools))
     if one_call:  # a family that writes its calls as one list could not be stopped after the first
         parsed = replace(parsed, tool_calls=parsed.tool_calls[:1])
     return ParsedReply(parsed=parsed, stop=stop)

@@ -20,7 +20,7 @@ from typing import Any
 
 from ostinato.store.sql.backend import Recording
 from ostinato.store.sql.errors import StoreError
-from ostinato.store.sql.row_conversion import Row, pack_ints, turn_of, turn_row
+from ostinato.store.sql.row_conversion import Row, turn_of, turn_row
 from ostinato.types import Turn
 
 log = logging.getLogger(__name__)
@@ -50,9 +50,10 @@ def rows_of(to: Recording, turns: Sequence[Turn]) -> list[Row]:
         known = [one for one in recorded.get(turn.session_id, ()) if one.number < turn.index]
         if turn.index:
             known += [TurnContext(*row) for row in next(before)]
-        prompt = pack_ints(turn.prompt_ids)
+        row = turn_row(turn)
+        prompt = row["prompt_ids"]
         base, digest = _matched(prompt, known)
-        row = turn_row(turn) | {
+        row |= {
             "base": None if base is None else base.number,
             "prompt_ids": prompt if base is None else prompt[base.length * BYTES_OF_AN_ID :],
             "length": len(turn.prompt_ids) + len(turn.completion.ids),
