@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from fuzz.law import Step, drawn, exact, law, noisy_draft, p_value
+from fuzz.law import Step, always_drafting, drawn, exact, law, noisy_draft, p_value
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.embedded.test_drafts import LAWS, TINY, repetitive, sampled
@@ -104,7 +104,8 @@ def test_a_request_gives_the_same_to_the_bit(asked: list[GenerateRequest], draft
 
 async def test_a_swap_takes_model_and_draft_together_or_goes_without_the_draft() -> None:
     asked = [request(i, length=20, max_tokens=60, temperature=0.7) for i in range(4)]
-    served, new = engine(MODEL, MTP), decoder(1, experts=4)
+    with always_drafting():
+        served, new = engine(MODEL, MTP), decoder(1, experts=4)
     await sampled(served, asked)
     assert served.stats()["drafted"] > 20
     together = new.state_dict() | noisy_draft(new, 7).state_dict()

@@ -57,6 +57,9 @@ class Subscriber:
         self._downloader = Downloader(objects, self._keys)
         self._like = None if like is None else signature_of(like)
         self._beside = signature_of(beside or {})
+        layers = {_kind(name) for name in like or {}}
+        self._unlike = {name for name in self._beside if _kind(name) not in layers}
+        """The names that show `beside`: a model of one more layer has the others."""
         self._head: int | None = None
         self._polls = 0
         self._held: tuple[int | None, Mapping[str, torch.Tensor]] = (None, {})
@@ -209,5 +212,10 @@ class Subscriber:
     def _check_architecture(self, manifest: Manifest) -> None:
         if self._like is not None:
             actual = patch_signature(manifest)
-            more = self._beside if self._beside.keys() & actual.keys() else {}
+            more = self._beside if self._unlike & actual.keys() else {}
             check_architecture(f"version {manifest.version}", actual, {**self._like, **more})
+
+
+def _kind(name: str) -> str:
+    """Return what a tensor is, without the layer that it belongs to."""
+    return ".".join(name.rsplit(".", 2)[-2:])
