@@ -312,7 +312,7 @@ def use_checkpoints(repository: Hostile) -> None:
         (root / "new").mkdir()
         await checkpoints.diff(before, await checkpoints.take(["new/a.evil"]))
         await checkpoints.unkept()
-        await checkpoints.ignored_since(0.0)
+        await checkpoints.unsaved_since(0.0)
         checkpoints.close()
 
     asyncio.run(taken())

@@ -208,8 +208,10 @@ def _in_bash(command: str) -> str:
     It reads no start file and no function of the environment. A run of Python or pytest means the same to
     every shell, and stays plain: a sandbox can answer it from a warm interpreter.
 
-    >>> _in_bash("pytest -q"), _in_bash("echo {1..2}")
-    ('pytest -q', "c='echo {1..2}'; command -v bash >/dev/null && exec bash -pc \"$c\"; eval \"$c\"")
+    >>> print(_in_bash("pytest -q"))
+    pytest -q
+    >>> print(_in_bash("echo {1..2}"))
+    c='echo {1..2}'; command -v bash >/dev/null && exec bash -pc "$c"; eval "$c"
     """
     if PLAIN.fullmatch(command):
         return command
