@@ -65,7 +65,7 @@ class Look:
     def words(self) -> str:
         """The finding in one line for a person."""
         if not self.sessions:
-            return "no recorded session is left to look at: none that was trained on counts"
+            return "no session to look at: each was trained on, or is too young"
         what = f"{self.gain} reward a session" if self.gain is not None else "not known, too little to go by"
         return f"{what}; worth {self.sessions:.0f} sessions of {self.users:.0f} users, {self.cut:.1%} cut"
 

@@ -125,7 +125,7 @@ def test_a_gate_looks_at_what_had_settled_before_its_cycle_began(run: Run) -> No
             add(store, f"newer{number}", replace(one, session_id=f"newer{number}", started_at=began), "u0")
         assert look_of(at, 1, OLD + 86_400 - 1) == seen
         unseen = look_of(at, 1, OLD)
-        assert unseen is not None and unseen.words.startswith("not known")
+        assert unseen is not None and unseen.words.startswith("no session to look at")
         for config in (RunConfig(live=LiveConfig(looks=0)), RunConfig(trainer=TrainerConfig(kind="fsdp"))):
             at.config = config
             assert look_of(at, 1, time.time()) is None
