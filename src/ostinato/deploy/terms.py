@@ -62,7 +62,7 @@ class Trial:
     harm: float = HARM
     """The chance of a false roll-back: half for the reward, half for all guardrails together."""
     claim: str = BETTER
-    """What it sets out to show of its challenger, a name in `CLAIMS`."""
+    """The claim that it sets out to show of its challenger, a name in `CLAIMS`."""
     source: str = ""
     """The hash of the plug-in that brought the claim; empty for ours."""
     margin: float = 0.0

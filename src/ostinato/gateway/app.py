@@ -27,7 +27,7 @@ from ostinato.gateway.dialects.chat import Chat
 from ostinato.gateway.dialects.messages import Messages, parse_count
 from ostinato.gateway.dialects.request import ChatRequest, Models, check_length
 from ostinato.gateway.dialects.responses import Responses
-from ostinato.gateway.errors import ApiError, invalid, unavailable
+from ostinato.gateway.errors import ApiError, invalid, stopping, unavailable
 from ostinato.gateway.harness_check import HarnessMiddleware
 from ostinato.gateway.info_routes import info_routes
 from ostinato.gateway.metrics import Metrics
@@ -202,8 +202,7 @@ class StoppingMiddleware:
         except asyncio.CancelledError:
             if begun:
                 raise
-            error = unavailable("the gateway is stopping: send the request again", "stopping")
-            response = await _api_error(Request(scope), error)
+            response = await _api_error(Request(scope), stopping())
             await response(scope, receive, send)
 
 

@@ -40,3 +40,8 @@ def invalid(message: str, param: str | None = None, *, code: str = "invalid_requ
 def unavailable(message: str, code: str) -> ApiError:
     """Return a 503 that asks the client to try again."""
     return ApiError(503, message, code=code, headers={"Retry-After": "1"})
+
+
+def stopping() -> ApiError:
+    """Return the 503 of a request that the end of the gateway cuts short."""
+    return unavailable("the gateway is stopping: send the request again", "stopping")

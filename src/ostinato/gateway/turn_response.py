@@ -8,7 +8,7 @@ from typing import Any
 from starlette.types import Message, Receive, Scope, Send
 
 from ostinato.gateway.dialects.base import Answer, Dialect, ReplyEvents, headers_of
-from ostinato.gateway.errors import ApiError, unavailable
+from ostinato.gateway.errors import ApiError, stopping
 from ostinato.gateway.metrics import Metrics
 from ostinato.gateway.tokens.text_stream import TextStream
 from ostinato.gateway.turns import ModelCall, Plan, Turns
@@ -42,7 +42,7 @@ class TurnResponse:
             if watch.done():
                 self._metrics.cancelled()
             else:  # the server is stopping, and the client is still there
-                await sender.refuse(unavailable("the gateway stops, try again", "stopping"), self._dialect)
+                await sender.refuse(stopping(), self._dialect)
         finally:
             watch.cancel()
 

@@ -6,10 +6,9 @@ the owner's process.
 
 A folder goes on while something of its schedule is not done. Meanwhile the sandbox, the engines and the
 schedule may change and the gateway may move, between two cycles the live traffic too; any other change is
-refused. A finished folder,
-one with a report on the schedule that it holds, is moved aside and a run starts afresh. Only `--fresh`
-deletes, and never what people left: keys, consents, live sessions. Databases and buckets are neither moved
-nor emptied: a run that starts afresh gets empty ones.
+refused. A finished folder, one with a report on the schedule that it holds, is moved aside and a run starts
+afresh. Only `--fresh` deletes, and never what people left: keys, consents, live sessions. Databases and
+buckets are neither moved nor emptied: a run that starts afresh gets empty ones.
 """
 
 import contextlib

@@ -34,7 +34,7 @@ class Connection(asyncio.Protocol):
         self.status = 0
         """The status of the response; 0 before its head has arrived."""
         self.is_free = False
-        """Whether the response is complete, and the server takes another request."""
+        """True once the response is complete and the server takes another request."""
         self._complete = True
         self._pieces: list[bytes] = []
         self._error = ""
@@ -118,7 +118,7 @@ class Connections:
     def __init__(self, headers: Mapping[str, str]) -> None:
         self._fields = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         self._free: dict[str, list[tuple[float, Connection]]] = {}
-        """By URL, the one used last at the end, each with the time of its last use."""
+        """The connections that wait, by URL, each with the time of its last use, in the order of use."""
 
     def close(self) -> None:
         for free in self._free.values():

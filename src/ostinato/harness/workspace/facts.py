@@ -25,7 +25,7 @@ class Facts:
         self._client, self._url, self._folder, self._has_key = client, url, folder, has_key
         self._said = False
         self.notices: list[str] = []
-        """What a person has to know: facts that the gateway refused, or that wait."""
+        """The sentences for the person: facts that the gateway refused, or that wait."""
 
     async def post(self, signal: Signal, *, known: bool) -> None:
         """Send a fact, or keep it. `known` says whether the gateway has heard of the session."""

@@ -9,13 +9,11 @@ from ostinato.deploy.hold_out import FIRST, NEWEST, hold_out_arms
 from ostinato.deploy.traffic import placed
 from ostinato.loop.base import Resources
 from ostinato.loop.results import Published
+from ostinato.rollout.collect import PAGE
 from ostinato.store import Ledger, Store
 from ostinato.store.pages import ended_sessions
 from ostinato.types import Arm, Session, State
 from ostinato.types.release import HOLD_OUT
-
-PAGE = 2_000
-"""The sessions that are read from the record at once."""
 
 
 @asynccontextmanager
