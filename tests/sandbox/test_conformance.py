@@ -358,10 +358,15 @@ async def test_commands_run_side_by_side(backend: Backend, repo: Path) -> None:
 
 async def test_a_cancelled_exec_ends_its_command_only(backend: Backend, repo: Path) -> None:
     sandbox = await backend.create(Spec(repo=repo))
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(sandbox.exec("sleep 0.5; touch late"), 0.2)
-    await asyncio.sleep(0.6)
-    assert "late" not in await sandbox.files()
+    running = asyncio.create_task(sandbox.exec("while :; do echo >> beats; sleep 0.05; done"))
+    while "beats" not in await sandbox.files():
+        await asyncio.sleep(0.05)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    beats = None
+    while beats != (beats := await sandbox.read("beats")):  # until it beats no more
+        await asyncio.sleep(0.3)
     await sandbox.destroy()
 
 

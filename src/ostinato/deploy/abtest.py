@@ -51,8 +51,8 @@ POWER = 0.8
 REPORTED = 0.05
 """The chance that a reported gain leaves out the truth at any look."""
 EVEN = 0.5
-"""The chance that heavy users, or the mean session, seem to gain at any look though neither gains nor loses. At
-some of many looks their estimate alone would nearly always do so."""
+"""The chance that heavy users, or the mean session, seem to gain at any look though neither gains nor loses.
+At some of many looks their estimate alone would nearly always do so."""
 PEOPLE = ("sessions", "returning")
 """The guardrails of people, which are read from their attendance."""
 
