@@ -81,7 +81,13 @@ STAGES = (
     Stage(target="test-agent", only="change", arguments=AGAIN),
     Stage(
         target="test-clients",
-        rooms=("ostinato.gateway", "ostinato.harness.outside", "ostinato.loop.team.clients", "tests.clients"),
+        rooms=(
+            "ostinato.gateway",
+            "ostinato.harness.outside",
+            "ostinato.loop.team.clients",
+            "ostinato.exchange.dataset",
+            "tests.clients",
+        ),
         arguments=f"tests/clients {AGAIN}",
     ),
     Stage(

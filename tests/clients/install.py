@@ -55,6 +55,19 @@ PACKAGES = {
             registry="pip", name="mini-swe-agent", version="2.4.6", program="mini", beside=("mcp==2.3.0",)
         ),
         Package(registry="pip", name="aider-chat", version="0.86.2", program="aider"),
+        Package(
+            registry="pip",
+            name="skyrl",
+            version="0.3.0",
+            program="trl",  # what test_trainers.py has read an export: SkyRL, TRL, and prime-rl's renderers
+            beside=(
+                "trl==1.16.0",
+                "torch==2.13.0",
+                "renderers==0.1.12",
+                "jaxtyping==0.3.11",
+                "loguru==0.7.3",
+            ),
+        ),
         Package(registry="npm", name="@anthropic-ai/claude-code", version="2.1.197", program="claude"),
         Package(registry="npm", name="@openai/codex", version="0.169.0", program="codex"),
         Package(registry="npm", name="opencode-ai", version="1.18.33", program="opencode"),

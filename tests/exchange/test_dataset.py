@@ -143,28 +143,20 @@ def test_nobody_forges_a_turn_from_within_a_message(store: Store, tmp_path: Path
     assert row["messages"] == story
 
 
-def test_token_rows_are_what_prime_rl_and_skyrl_take(store: Store, tmp_path: Path) -> None:
-    """Their record shapes as documented: one row of equal lists, and a prompt with its response."""
+def test_token_rows_have_an_entry_for_each_token(store: Store, tmp_path: Path) -> None:
+    """`tests/clients/test_trainers.py` has the trainers read them."""
     record(store, "s1", total=0.5)
     record(store, "s2", [replace(each, untrainable="a reason") for each in turns("s2")])
     (row,) = made(tmp_path, "--format", "tokens")
     last = turns("s1")[-1]
-    assert row["prompt_ids"] + row["completion_ids"] == [*last.prompt_ids, *last.completion.ids]
-    lists = ["mask", "logprobs", "temperatures", "versions"]
-    assert {len(row[f"completion_{name}"]) for name in lists} == {len(row["completion_ids"])}
+    assert row["input_ids"] == [*last.prompt_ids, *last.completion.ids]
+    lists = ["labels", "loss_mask", "logprobs", "temperatures", "versions"]
+    assert {len(row[name]) for name in lists} == {len(row["input_ids"])}
     said = [id for turn in turns("s1") for id in turn.completion.ids]
-    mask = row["completion_mask"]
-    assert [id for id, sampled in zip(row["completion_ids"], mask, strict=True) if sampled] == said
-    assert {p for p, sampled in zip(row["completion_logprobs"], mask, strict=True) if sampled} == {-0.5}
+    assert [id for id, sampled in zip(row["input_ids"], row["loss_mask"], strict=True) if sampled] == said
+    assert [id for id in row["labels"] if id != -100] == said
+    assert {p for p, sampled in zip(row["logprobs"], row["loss_mask"], strict=True) if sampled} == {-0.5}
     assert row["reward"] == 0.5 and row["metadata"]["turns"] == [0, 1, 2]
-    pad = len(row["prompt_ids"])
-    prime = {
-        "token_ids": row["prompt_ids"] + row["completion_ids"],
-        "mask": [False] * pad + mask,
-        "logprobs": [0.0] * pad + row["completion_logprobs"],
-        "temperatures": [1.0] * pad + row["completion_temperatures"],
-    }
-    assert len(set(map(len, prime.values()))) == 1
     assert "1 sessions: a reason" in (tmp_path / "out" / "README.md").read_text()
 
 

@@ -28,6 +28,8 @@ CHAT, TOKENS = "jsonl", "tokens"
 FILE = "train.jsonl"
 NOT_OF_A_RECORD = {"jsonl", "openai", "agent-trace"}
 """Exporters of what only the log of a session has, or that the chat rows are already."""
+NOT_LEARNT = -100
+"""The label of a token that nothing is learnt from, in torch and what builds on it."""
 SECRET = "a secret in its tokens"  # noqa: S105
 
 
@@ -162,14 +164,15 @@ def _token_rows(one: ChosenSession, renderer: Renderer) -> list[dict[str, Any]]:
 
 
 def _token_row(row: Sample, one: ChosenSession) -> dict[str, Any]:
-    start = row.mask.index(True)
+    """Return lists with an entry for each token: the mask twice, as TRL (`labels`) and SkyRL read it."""
+    pairs = list(zip(row.ids, row.mask, strict=True))
     return {
-        "prompt_ids": row.ids[:start],
-        "completion_ids": row.ids[start:],
-        "completion_mask": row.mask[start:],
-        "completion_logprobs": row.logprobs[start:],
-        "completion_temperatures": row.temperatures[start:],
-        "completion_versions": row.versions[start:],
+        "input_ids": row.ids,
+        "labels": [id if sampled else NOT_LEARNT for id, sampled in pairs],
+        "loss_mask": [int(sampled) for _, sampled in pairs],
+        "logprobs": row.logprobs,
+        "temperatures": row.temperatures,
+        "versions": row.versions,
         "reward": None if one.reward is None else one.reward.total,
         "metadata": {**_metadata(one), "turns": row.turns},
     }
