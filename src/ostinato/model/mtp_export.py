@@ -49,8 +49,8 @@ def export_draft(checkpoint: Path, out: Path) -> int:
     config = decoder.config
     if config.experts:
         raise CheckpointError(
-            f"{checkpoint}: other engines weigh the {config.experts} experts of an MTP layer otherwise: serve it "
-            "with the embedded engine"
+            f"{checkpoint}: other engines weigh {config.experts} experts of an MTP layer otherwise: serve "
+            "it with the embedded engine"
         )
     mtp = load_draft(checkpoint, config, tokenizer=tokenizer.digest)
     part = out.with_name(f"{out.name}.part")
@@ -65,7 +65,7 @@ def export_draft(checkpoint: Path, out: Path) -> int:
 
 
 def vllm_arguments(checkpoint: Path, draft: Path, tokens: int) -> list[str]:
-    """Return the arguments with which vLLM serves a checkpoint and drafts so many tokens by an exported draft.
+    """Return the arguments with which vLLM drafts so many tokens for a checkpoint by its exported draft.
 
     vLLM 0.32 reads the shape of such a layer from the settings of the model, which therefore get its fields.
     """
