@@ -5,15 +5,17 @@
     python -m tests.real.install
     python -m benchmarks.base --json
 
-wheels ─► `ostinato data build` ─► `ostinato pretrain` ─► `ostinato sft` on pebbles ─► `ostinato run`, bench alone
+    wheels ─► `ostinato data build` ─► `ostinato pretrain` ─► `ostinato sft` on pebbles ─► `ostinato run`
+                                           bits, HumanEval        HumanEval                  the bench
 
-Bits a byte are those of packages held out. HumanEval is greedy pass@1 on every `--every`-th task, of the model
-as it is published, pretrained and fine-tuned: a model continues the prompt until a line that is not indented,
-and a program passes when it comes to its end in a sandbox of its own. The bench is held-out pebbles of the
-kind fix, at temperature 1, before pretraining and after fine-tuning.
+Bits a byte are those of packages held out. HumanEval is greedy pass@1 on each `--every`-th task: the model
+goes on with the prompt until a line that is not indented, and the program passes when it comes to its end in
+a sandbox of its own. The bench is held-out pebbles of the kind fix at temperature 1, with the model as it is
+published and fine-tuned. There is no arm without pretraining, so what each of the two stages adds to the
+bench is not told apart.
 
-Everything lies in the folder `--keep`. What ended there is read, and what was killed goes on; `cpu_s` is of
-the stages' last attempts. The figures of another size need another folder.
+Everything lies in the folder `--keep`. What ended there is read, and what was killed goes on, so figures of
+another size need another folder; `stages_cpu_s` is that of each stage's last attempt.
 """
 
 import argparse
@@ -187,11 +189,15 @@ def pretrained(stages: Stages, tokens: int) -> list[float]:
 
 
 def fine_tuned(stages: Stages, pebbles: int, steps: int) -> Any:
-    """Fine-tune the pretrained model on solutions of pebbles; return the held-out loss and what was shown."""
+    """Fine-tune the pretrained model on solutions of pebbles; return sessions and loss of those held out."""
     for number in range(pebbles):
         provide(generate("fix", "train", number), stages.folder / "pebbles" / str(number))
     file = stages.settings("sft.toml", SFT, steps=steps)
-    return json.loads(stages.ostinato("sft", file, "--directory", "sft", "--json").splitlines()[-1])
+    report = json.loads(stages.ostinato("sft", file, "--directory", "sft", "--json").splitlines()[-1])
+    chosen = report["sources"]["pebbles"]
+    counts = {name: len(chosen[name]) for name in ("train", "held_out")}
+    losses = {f"nats_{when}": report[when]["pebbles"] for when in ("before", "after")}
+    return {**counts, **losses, "left_out": chosen["left_out"]}
 
 
 def bench(stages: Stages, name: str, model: str, held_out: int) -> Any:
@@ -199,7 +205,8 @@ def bench(stages: Stages, name: str, model: str, held_out: int) -> Any:
     file = stages.settings(f"bench-{name}.toml", BENCH, model=model, held_out=held_out)
     stages.ostinato("run", file, "--directory", f"bench-{name}")
     report = json.loads((stages.folder / f"bench-{name}" / "report.json").read_text())
-    return report["held_out"]["before"]["seeds"]
+    score = report["held_out"]["before"]["seeds"]
+    return [score["solve"], score["low"], score["high"]]
 
 
 def problems(every: int) -> list[Mapping[str, str]]:
@@ -207,9 +214,10 @@ def problems(every: int) -> list[Mapping[str, str]]:
     return [json.loads(line) for line in gzip.decompress(packed).splitlines()][::every]
 
 
-async def answers(model: Path, asked: Sequence[Mapping[str, str]], kept: Path) -> dict[str, str]:
-    """Return the greedy answer to each problem; those that `kept` has are not sampled again."""
-    found = dict(json.loads(line) for line in kept.read_text().splitlines()) if kept.exists() else {}
+async def answered(
+    model: Path, asked: Sequence[Mapping[str, str]], found: dict[str, str], kept: Path
+) -> None:
+    """Add the greedy answer to each problem that `found` lacks, there and to the file `kept`."""
     decoder, tokenizer, _ = load(model)
     engine = EmbeddedEngine(decoder, version=0, slots=SLOTS, max_len=CONTEXT, drafts=DRAFTS)
     slots = asyncio.Semaphore(SLOTS)
@@ -242,16 +250,12 @@ async def answers(model: Path, asked: Sequence[Mapping[str, str]], kept: Path) -
         await asyncio.gather(*(answer(each) for each in asked if each["task_id"] not in found))
     finally:
         await engine.aclose()
-    return found
 
 
-async def passing(
-    asked: Sequence[Mapping[str, str]], said: Mapping[str, str], empty: Path
-) -> list[bool]:
+async def passing(asked: Sequence[Mapping[str, str]], said: Mapping[str, str], empty: Path) -> list[bool]:
     """Return whether each answer's program comes to its end, in a sandbox of its own that begins `empty`."""
     backend, found = await choose_backend(), list[bool]()
     limits = Limits(cpu_s=10, wall_s=60.0, memory_mb=1024)
-    empty.mkdir(exist_ok=True)
     try:
         for problem in asked:
             body = problem["prompt"].rstrip() + said[problem["task_id"]]
@@ -270,11 +274,13 @@ async def passing(
 
 def human_eval(stages: Stages, name: str, model: Path, every: int) -> dict[str, bool]:
     """Return by task whether the model's answer passes."""
-    asked = problems(every)
+    asked, kept, empty = problems(every), stages.folder / f"answers-{name}.jsonl", stages.folder / "empty"
+    empty.mkdir(exist_ok=True)
+    said = dict(json.loads(line) for line in kept.read_text().splitlines()) if kept.exists() else {}
 
     async def measured() -> list[bool]:
-        said = await answers(model, asked, stages.folder / f"answers-{name}.jsonl")
-        return await passing(asked, said, stages.folder / "empty")
+        await answered(model, asked, said, kept)
+        return await passing(asked, said, empty)
 
     passed = asyncio.run(measured())
     return {problem["task_id"]: passes for problem, passes in zip(asked, passed, strict=True)}
