@@ -197,7 +197,7 @@ def test_a_tokenizer_without_the_family_s_tokens_is_refused(home: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ({"name": "a"}, "name repositories, archives, packages or records"),
+        ({"name": "a"}, "name repositories, archives, packages, records or corrections"),
         ({"name": "a", "packages": ["rich"], "weight": 0.0}, "above 0, or leave it out"),
         ({"name": "A b", "packages": ["rich"]}, "small letters"),
         ({"name": "a", "records": ["store.db"]}, "records go with the tokenizer"),

@@ -1,5 +1,6 @@
 """Trees of every kind, whole and broken."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,18 @@ from tests.data.toolbox import MIT, archive, program, repository
 
 from ostinato.data.config import CorpusConfig, CorpusError, CorpusSource
 from ostinato.data.licences import UNKNOWN
-from ostinato.data.sources import RawFile, files_of, licence_shown, shows_licence, trees_of
+from ostinato.data.sources import SESSIONS, RawFile, files_of, licence_shown, shows_licence, trees_of
 from ostinato.store import Store
-from ostinato.types import Completion, Ending, FinishReason, Session, Source, Turn
+from ostinato.types import (
+    Completion,
+    Ending,
+    FinishReason,
+    Session,
+    Signal,
+    SignalKind,
+    Source,
+    Turn,
+)
 
 WHEEL = {
     "calc/add.py": program(1),
@@ -101,10 +111,13 @@ def test_an_archive_that_is_cut_or_changed_is_named(config: CorpusConfig, tmp_pa
         read(config, archives=(str(path),))
 
 
-def test_sessions_are_read_by_consent_alone(config: CorpusConfig, tmp_path: Path) -> None:
+@pytest.fixture
+def record(tmp_path: Path) -> str:
+    """A record of three sessions: ann agreed, bob never did, eve took it back; each corrected an edit."""
     store = Store.open(tmp_path / "store.db")
     store.accounts.set_consent(user="ann", granted=True, by="ann")
     store.accounts.set_consent(user="eve", granted=True, by="eve")
+    blocks = json.dumps([{"type": "text", "text": "the last"}, {"type": "tool_call", "name": "edit"}])
     for user, consent in (("ann", True), ("bob", False), ("eve", True)):
         session = Session(
             id=user, source=Source.LIVE, user=user, arm="a", task_id=None, harness="", started_at=1.0,
@@ -114,9 +127,28 @@ def test_sessions_are_read_by_consent_alone(config: CorpusConfig, tmp_path: Path
             session_id=user, index=0, segment=0, arm="a", prompt_ids=(1, 2), started_at=1.0, latency_s=0.1,
             completion=Completion(ids=(3,), logprobs=(0.0,), versions=(0,), finish=FinishReason.STOP),
         )  # fmt: skip
-        store.record([turn], sessions=[session])
-    store.accounts.set_consent(user="eve", granted=False, by="eve")  # taken back
-    source = CorpusSource(name="ours", records=(str(tmp_path / "store.db"),), tokenizer=Path("start"))
+        texts = (("one", "the first"), ("one", blocks), ("two", "[1, 2]"))
+        signals = [
+            Signal(
+                id=f"{user}{number}", session_id=user, kind=SignalKind.DEMONSTRATION, value=text, edit=edit,
+                observed_at=float(number),
+            )
+            for number, (edit, text) in enumerate(texts)
+        ]  # fmt: skip
+        store.record([turn], sessions=[session], signals=signals)
+    store.accounts.set_consent(user="eve", granted=False, by="eve")
+    return str(tmp_path / "store.db")
+
+
+def test_sessions_are_read_by_consent_alone(config: CorpusConfig, record: str) -> None:
+    source = CorpusSource(name="ours", records=(record,), tokenizer=Path("start"))
     (tree,) = trees_of(source)
     (file,) = files_of(tree, config, lambda ids: f"text of {tuple(ids)}")
     assert file.path == "ann/0" and file.data == b"text of (1, 2, 3)"
+
+
+def test_of_a_correction_the_last_text_is_read_by_consent_alone(config: CorpusConfig, record: str) -> None:
+    (tree,) = trees_of(CorpusSource(name="ours", corrections=(record,)))
+    files = {file.path: file.data for file in files_of(tree, config)}
+    assert files == {"ann/ann1": b"the last", "ann/ann2": b"[1, 2]"}
+    assert licence_shown(tree, {}) == SESSIONS

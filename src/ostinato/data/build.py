@@ -146,7 +146,7 @@ class _Build:
             for file in raw
             if file.data is not None and shows_licence(file.path)
         }
-        licence, is_session = licence_shown(tree, top), tree.kind == "record"
+        licence, is_session = licence_shown(tree, top), tree.is_recorded
         if not is_session and not allowed(licence, config.licences):
             for file in raw:
                 tally.add(f"{LICENCE} {licence}", file.size)
@@ -205,7 +205,7 @@ class _Build:
                 continue
             files = self.gathered(tree).files
             some = [files[number] for number in numbers]
-            together = source.together == "repository" and tree.kind != "record"
+            together = source.together == "repository" and not tree.is_recorded
             documents += [(tree.name, some)] if together else [(tree.name, [file]) for file in some]
             size += sum(len(text) for _, text in some)
             if size >= SHARD_BYTES:

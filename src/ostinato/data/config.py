@@ -40,6 +40,8 @@ class CorpusSource:
     """Records of sessions (files or URLs): what their users consent to, now and when it was recorded."""
     tokenizer: Path | None = None
     """The checkpoint whose tokenizer the sessions of `records` were recorded with."""
+    corrections: tuple[str, ...] = ()
+    """Records of sessions, of which the texts are read that their users made of edits, by the same consent."""
     revision: str = "HEAD"
     licence: str = ""
     """An SPDX expression that holds for all of the source, such as that of your own code; empty: each
@@ -55,8 +57,11 @@ class CorpusSource:
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):
             raise ValueError(f"name {self.name!r}: a source's name has small letters, digits, - and _")
-        if not (self.repositories or self.archives or self.packages or self.records):
-            raise ValueError(f"source {self.name}: name repositories, archives, packages or records")
+        recorded = (*self.records, *self.corrections)
+        if not (self.repositories or self.archives or self.packages or recorded):
+            raise ValueError(
+                f"source {self.name}: name repositories, archives, packages, records or corrections"
+            )
         if bool(self.records) != (self.tokenizer is not None):
             raise ValueError(f"source {self.name}: records go with the tokenizer that they were made with")
         if self.weight <= 0:

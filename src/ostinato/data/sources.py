@@ -1,6 +1,7 @@
 """The trees that a corpus is made of, and their files as bytes. Nothing of them is run or checked out.
 
-A *tree* is a repository at a commit, a source archive, a wheel, an installed package or a record of sessions.
+A *tree* is a repository at a commit, a source archive, a wheel, an installed package, a record of sessions,
+or the corrections in one: texts that people made of an agent's edits.
 """
 
 import bisect
@@ -8,6 +9,7 @@ import gzip
 import hashlib
 import io
 import itertools
+import json
 import lzma
 import subprocess
 import tarfile
@@ -25,7 +27,7 @@ from ostinato import git
 from ostinato.data.config import CorpusConfig, CorpusError, CorpusSource
 from ostinato.data.licences import DECLARED, FILES, licence_of, of_metadata
 from ostinato.store import Objects, Store
-from ostinato.types import Session, Source
+from ostinato.types import Session, SignalKind, Source
 
 BATCH_BYTES = 2**25
 """The bytes of a repository's files that are read from git at once."""
@@ -63,7 +65,12 @@ class TextTree:
     name: str
     place: str
     state: str
-    """The commit, the digest of the archive, the version of the package, or the sessions of the record."""
+    """The commit, the digest of the archive, the version of the package, or what is read of the record."""
+
+    @property
+    def is_recorded(self) -> bool:
+        """True for what people allowed by their consent: no licence is asked for, and no file has a type."""
+        return self.kind in {"record", "corrections"}
 
     @property
     def key(self) -> str:
@@ -99,6 +106,9 @@ def trees_of(source: CorpusSource) -> Iterator[TextTree]:
         with closing(_opened(url)) as store:
             sessions = ",".join(session.id for session in _consented(store))
         yield tree("record", PurePosixPath(url).name, url, hashlib.sha256(sessions.encode()).hexdigest())
+    for url in source.corrections:
+        digest = hashlib.sha256(json.dumps(_corrections(url)).encode()).hexdigest()
+        yield tree("corrections", PurePosixPath(url).name, url, digest)
 
 
 def files_of(tree: TextTree, config: CorpusConfig, decode: SessionText | None = None) -> Iterator[RawFile]:
@@ -112,13 +122,17 @@ def files_of(tree: TextTree, config: CorpusConfig, decode: SessionText | None = 
         if tree.kind == "record":
             assert decode is not None
             yield from _of_record(tree, decode)
+        elif tree.kind == "corrections":
+            for path, text in _corrections(tree.place).items():
+                data = text.encode()
+                yield RawFile(path=path, data=data, size=len(data))
         else:
             yield from kinds[tree.kind](tree, config)
 
 
 def licence_shown(tree: TextTree, top: Mapping[str, bytes]) -> str:
     """Return the SPDX expression of a tree, from its settings or the files at its top, or UNKNOWN."""
-    if tree.source.licence or tree.kind == "record":
+    if tree.source.licence or tree.is_recorded:
         return tree.source.licence or SESSIONS
     if tree.kind == "package":
         found = of_metadata(distribution(tree.place).read_text("METADATA") or "")
@@ -229,6 +243,27 @@ def _of_record(tree: TextTree, decode: SessionText) -> Iterator[RawFile]:
             for segment, turn in {turn.segment: turn for turn in turns}.items():
                 data = decode((*turn.prompt_ids, *turn.completion.ids)).encode()
                 yield RawFile(path=f"{session.id}/{segment}", data=data, size=len(data))
+
+
+def _corrections(url: str) -> dict[str, str]:
+    """Return the last text that a person made of each edit, by session and signal, of consented sessions."""
+    found = dict[str, str]()
+    with closing(_opened(url)) as store:
+        ids = [session.id for session in _consented(store)]
+        for session, signals in store.signals_of(ids).items():
+            given = (each for each in signals if each.kind is SignalKind.DEMONSTRATION)
+            last = {(each.turn, each.edit): each for each in given}
+            found |= {f"{session}/{each.id}": _plain(str(each.value)) for each in last.values()}
+    return {path: text for path, text in found.items() if text.strip()}
+
+
+def _plain(value: str) -> str:
+    """Return the text of a correction, which some clients send as a JSON list of blocks."""
+    try:
+        blocks = json.loads(value)
+        return "\n".join(block["text"] for block in blocks if block["type"] == "text")
+    except (ValueError, TypeError, KeyError):
+        return value
 
 
 def _consented(store: Store) -> list[Session]:
