@@ -41,7 +41,7 @@ class CorpusSource:
     tokenizer: Path | None = None
     """The checkpoint whose tokenizer the sessions of `records` were recorded with."""
     corrections: tuple[str, ...] = ()
-    """Records of sessions, of which the texts are read that their users made of edits, by the same consent."""
+    """Records of sessions: the texts that their users made of edits, by the same consent."""
     revision: str = "HEAD"
     licence: str = ""
     """An SPDX expression that holds for all of the source, such as that of your own code; empty: each
