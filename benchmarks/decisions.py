@@ -103,7 +103,7 @@ def agrees_with_judge(runs: int = 40) -> int:
         seen = counts, np.bincount(member, weights=values), challenger, before
         difference = effect(*seen)
         by_session, heaviest = busy_users(*seen)
-        lower = by_session.value < 0 or heaviest.value < half_width(heaviest, EVEN, 1.0)
+        lower = any(busy.value < half_width(busy, EVEN, 1.0) for busy in (by_session, heaviest))
         low = float(difference.value - half_width(difference, 0.05, 1.0))
         high = float(difference.value + half_width(difference, HARM / 2, 1.0))
         expected = Decision.PROMOTE if low > 0 and not lower else Decision.INCONCLUSIVE

@@ -105,8 +105,8 @@ def promoted(rng: Rng, users: int, busiest: float, others: float, looks: int = 6
     difference = effect(*seen)
     shown = difference.value - half_width(difference, TERMS.alpha, at[1:] / len(user)) > 0
     by_session, heaviest = busy_users(*seen)
-    shown &= by_session.value >= 0
-    shown &= heaviest.value - half_width(heaviest, EVEN, at[1:] / len(user)) >= 0
+    for busy in (by_session, heaviest):
+        shown &= busy.value - half_width(busy, EVEN, at[1:] / len(user)) >= 0
     return bool(shown.any())
 
 

@@ -72,6 +72,7 @@ CALLS: dict[str, tuple[str, str]] = {
     **{f"cycle {verb}": ("", "") for verb in CYCLE},
     "cycle confirm": ("7", ""),
     "cycle demote": ("7", ""),
+    "fidelity": ("run.toml", ""),
     "rewards explain": ("x", ""),
     "rewards score": ("x", ""),
     "bench seal": ("suite", ""),

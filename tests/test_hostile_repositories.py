@@ -33,7 +33,7 @@ from ostinato.harness.workspace.edit_journal import EditJournal
 from ostinato.mining.base import MiningError
 from ostinato.mining.history import History
 from ostinato.sandbox.base import SandboxError
-from ostinato.sandbox.environment import scrub, template
+from ostinato.sandbox.environment.repository import write_repository
 
 REPOSITORIES = 200
 PROMISOR = (
@@ -326,9 +326,8 @@ def use_terminal(repository: Hostile) -> None:
     asyncio.run(opened())
 
 
-def use_template(repository: Hostile) -> None:
-    scrub.checkout(repository.root, "HEAD", repository.scratch / "checkout")
-    template.write_repository(repository.root, repository.scratch / "written")
+def use_image(repository: Hostile) -> None:
+    write_repository(repository.root, repository.scratch / "written")
 
 
 def use_history(repository: Hostile) -> None:

@@ -133,6 +133,10 @@ COMMANDS: Mapping[str, tuple[str, Register]] = {
     "arms": ("which engines serve which users", _in("ostinato.deploy.commands")),
     "plan": ("how long a trial takes, or a cycle on other machines", _in("ostinato.deploy.plan_commands")),
     "cycle": ("turn a run's cycle again and again, unattended", _in("ostinato.demo.cycle_commands")),
+    "fidelity": (
+        "what people are served otherwise than the model is trained and measured",
+        _in("ostinato.loop.fidelity.commands"),
+    ),
     "rewards": ("what live sessions are worth, and why", _in("ostinato.rewards.live.commands")),
     "bench": (
         "measure versions on a suite of tasks, and tell them apart",
@@ -205,6 +209,8 @@ ostinato cycle promote
 ostinato cycle rollback
 ostinato cycle confirm 12 --reason "kept for a month"
 ostinato cycle demote 12 --reason "people reverted it"
+ostinato fidelity runs/team
+ostinato fidelity team.toml --json
 ostinato rewards explain 3f2a90c1
 ostinato rewards score --definition mine.toml
 ostinato bench seal mined

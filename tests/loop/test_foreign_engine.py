@@ -18,7 +18,7 @@ from tests.store.builders import session
 
 from ostinato.config import ConfigError, read
 from ostinato.deploy.control import CycleWordError, say
-from ostinato.loop.config import RunConfig, ScheduleConfig, check
+from ostinato.loop.config import CAN_DIFFER, RunConfig, ScheduleConfig, check
 from ostinato.loop.folder import RunError, open_run, owned
 from ostinato.loop.placement.config import EnginesConfig
 from ostinato.loop.resources import ForeignEngines
@@ -48,6 +48,7 @@ def settings(model: Path, address: str, **engine: Any) -> dict[str, Any]:
             "learning_rate": 1e-2,
             "gate_margin": 1.0,
         },
+        "fidelity": {"wanted": dict.fromkeys(CAN_DIFFER, "the sessions of this test are those of a script")},
         "schedule": {"stages": ["after"]},
     }
 

@@ -189,6 +189,20 @@ def listener_at(port: int) -> socket.socket | None:
     return listener
 
 
+async def test_an_error_that_nobody_foresaw_in_a_restart_ends_the_work_that_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object) -> None:
+        raise OSError("no such cluster")
+
+    async with Services(Run(directory=tmp_path)) as services:
+        service = await services.start("web", "shop_server", Settings())
+        monkeypatch.setattr(service._place, "start", broken)
+        service.kill()
+        with pytest.raises(ServiceError, match="web was not started again: OSError\\('no such cluster'\\)"):
+            await services.guard(asyncio.Event().wait())
+
+
 async def test_a_port_that_is_taken_for_a_moment_does_not_end_a_service(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,6 @@ from ostinato.sandbox import (
     SandboxError,
     SandboxPathError,
     Spec,
-    Unsupported,
 )
 from ostinato.sandbox.base import Egress
 
@@ -359,10 +358,15 @@ async def test_commands_run_side_by_side(backend: Backend, repo: Path) -> None:
 
 async def test_a_cancelled_exec_ends_its_command_only(backend: Backend, repo: Path) -> None:
     sandbox = await backend.create(Spec(repo=repo))
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(sandbox.exec("sleep 0.5; touch late"), 0.2)
-    await asyncio.sleep(0.6)
-    assert "late" not in await sandbox.files()
+    running = asyncio.create_task(sandbox.exec("while :; do echo >> beats; sleep 0.05; done"))
+    while "beats" not in await sandbox.files():
+        await asyncio.sleep(0.05)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    beats = None
+    while beats != (beats := await sandbox.read("beats")):  # until it beats no more
+        await asyncio.sleep(0.3)
     await sandbox.destroy()
 
 
@@ -446,20 +450,3 @@ async def test_forks_start_as_the_original_and_are_independent(backend: Backend,
     assert await three.tree_hash() == before[1]
     for each in (sandbox, one, two, three):
         await each.destroy()
-
-
-async def test_usage_is_reported(backend: Backend, repo: Path) -> None:
-    sandbox = await backend.create(Spec(repo=repo))
-    try:
-        before = await sandbox.usage()
-    except Unsupported as error:
-        await sandbox.destroy()
-        pytest.skip(str(error))
-    await sandbox.exec(
-        "head -c 2000000 /dev/urandom > big; i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"
-    )
-    after = await sandbox.usage()
-    assert after.cpu_s > before.cpu_s + 0.05
-    assert after.disk_bytes >= before.disk_bytes + 2_000_000
-    assert after.memory_bytes > 0 and after.processes >= 1
-    await sandbox.destroy()

@@ -51,8 +51,8 @@ POWER = 0.8
 REPORTED = 0.05
 """The chance that a reported gain leaves out the truth at any look."""
 EVEN = 0.5
-"""The chance that heavy users who neither gain nor lose seem to gain at any look. They are few, so at some of
-many looks their estimate alone would nearly always do so."""
+"""The chance that heavy users, or the mean session, seem to gain at any look though neither gains nor loses.
+At some of many looks their estimate alone would nearly always do so."""
 PEOPLE = ("sessions", "returning")
 """The guardrails of people, which are read from their attendance."""
 
@@ -181,7 +181,7 @@ class _Bounds:
     harming: Interval
     """The same at the level of a roll-back."""
     by_session: Interval
-    """The change of the mean over sessions, at the level of a roll-back."""
+    """The change of the mean over sessions, each side at `EVEN`."""
     heaviest: Interval
     """The change of the mean over the heaviest tenth of users, each side at `EVEN`."""
     cost: Interval | None
@@ -210,7 +210,7 @@ class _Bounds:
         return cls(
             promoting=interval(reward, trial.level, fraction),
             harming=interval(reward, trial.harm / 2, fraction),
-            by_session=interval(all_sessions, trial.harm / 2, fraction),
+            by_session=interval(all_sessions, EVEN, fraction),
             heaviest=interval(of_busy, EVEN, fraction),
             cost=None if cost is None else interval(cost, trial.level, fraction),
             rails={name: interval(rise, each, part) for name, (rise, part) in seen.items()},
@@ -232,7 +232,7 @@ class _Bounds:
         if better or cheaper or safe:
             least = 0.0 if better else -trial.margin
             doubts = []
-            if self.by_session.estimate < least:
+            if self.by_session.low < least:
                 doubts.append(f"mean over sessions {self.by_session}")
             if self.heaviest.low < least:
                 doubts.append(f"heaviest tenth of users {self.heaviest}")

@@ -31,8 +31,9 @@ class GatewayConfig:
     """Names beside loopback under which a proxy on this machine passes requests on."""
     engine_secret: str = field(default="", repr=False, metadata=NO_SETTING)
     """The secret that engines expect of their callers; empty for engines in this process."""
-    harness: str = field(default="", metadata=NO_SETTING)
-    """Hash of the harness that the served checkpoint was trained under; empty when it is not known."""
+    harness: str = ""
+    """The hash of the harness that the served model is trained and measured under, which our clients then
+    take; without one that in the checkpoint's own file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

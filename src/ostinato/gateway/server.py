@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         renderer = load_renderer(config.checkpoint)
         store = Store.open(config.store)
-        harness = trained_under(config.checkpoint)
+        harness = config.harness or trained_under(config.checkpoint)
         listener = listen(config.host, config.port, BACKLOG)
     except (TokenizerError, RenderError, StoreError, OSError) as error:
         print(f"gateway: {error}", file=sys.stderr)  # noqa: T201

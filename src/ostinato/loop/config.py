@@ -160,6 +160,21 @@ class ScheduleConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FidelityConfig:
+    """The wanted differences between what people are served and what the model is trained and measured in."""
+
+    wanted: Mapping[str, str] = field(default_factory=dict)
+    """The reason of each, by its name in `ostinato fidelity`, such as `sandbox`; the gate admits no candidate
+    to people while another one is there."""
+
+
+CAN_DIFFER = {each.name for each in fields(HarnessConfig)} - {"temperature"} | {
+    "sampling", "search", "mcp", "sandbox", "permissions", "user"
+}  # fmt: skip
+"""The names of what can differ between the sessions of people and those that train and measure."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig:
     """All settings of `ostinato run`."""
 
@@ -178,6 +193,7 @@ class RunConfig:
     """The policy gradient in practice; the live cycle has its own versions and learning rate."""
     bench: BenchConfig = field(default_factory=BenchConfig)
     live: LiveConfig = field(default_factory=LiveConfig)
+    fidelity: FidelityConfig = field(default_factory=FidelityConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     placement: PlacementConfig = field(default_factory=PlacementConfig)
     store: StoreConfig = field(default_factory=StoreConfig)
@@ -193,7 +209,9 @@ def practice_definition(practice: PracticeConfig) -> PracticeDefinition:
     return PRACTICE if practice.reward is None else read_practice_definition(practice.reward)
 
 
-FIXED = {each.name for each in fields(RunConfig)} - {"sandbox", "engine", "schedule", "placement"}
+FIXED = {each.name for each in fields(RunConfig)} - {
+    "sandbox", "engine", "fidelity", "schedule", "placement"
+}  # fmt: skip
 """The settings and tables that must not change while a run is under way; `live` may between two cycles."""
 
 
@@ -207,6 +225,7 @@ def check(config: RunConfig) -> None:
     _check_practice(config)
     _check_sandboxes(config)
     check_live(config.live)
+    _check_fidelity(config.fidelity)
     _check_profiles(config)
     _check_releases(config)
     _check_drafts(config)
@@ -233,6 +252,15 @@ def check(config: RunConfig) -> None:
             open_suite(config.bench.suite)
         except (SuiteError, TaskError) as error:
             raise ConfigError(f"bench.suite: {error}") from error
+
+
+def _check_fidelity(config: FidelityConfig) -> None:
+    if unknown := config.wanted.keys() - CAN_DIFFER:
+        raise ConfigError(
+            f"fidelity.wanted names {min(unknown)!r}: what can differ is {', '.join(sorted(CAN_DIFFER))}"
+        )
+    if empty := [name for name, why in config.wanted.items() if not why.strip()]:
+        raise ConfigError(f"fidelity.wanted.{empty[0]} is empty: say why it is wanted")
 
 
 def _check_stages(config: RunConfig) -> None:
@@ -301,7 +329,8 @@ def _check_profiles(config: RunConfig) -> None:
 def _check_practice(config: RunConfig) -> None:
     try:
         config.practice.refuse_deadlock(config.refine.groups)
-        config.practice.refuse_too_short(config.harness.max_turns, config.harness.command_timeout_s)
+        if "practice" in config.schedule.stages:
+            config.practice.refuse_too_short(config.harness.max_turns, config.harness.command_timeout_s)
         config.engine.check(synchronous=config.practice.mode == SYNCHRONOUS)
     except ValueError as error:
         raise ConfigError(str(error)) from error

@@ -20,6 +20,7 @@ from ostinato.loop.base import LiveTraffic, Resources
 from ostinato.loop.beside.front import cycle_name, trial_name
 from ostinato.loop.beside.served import ServedChampion
 from ostinato.loop.beside.trials import Trials
+from ostinato.loop.fidelity.differences import differences, held_for
 from ostinato.loop.live_config import ARMS, CHAMPION, live_definition
 from ostinato.loop.release import until
 from ostinato.loop.results import (
@@ -211,7 +212,8 @@ class Cycle:
 
     async def _admit(self, champion: int, current: Measured, benched: Measured) -> Admission:
         """Decide whether the candidate may meet users, from the same tasks done by the champion (`current`),
-        and the suite; what recorded sessions say of it stands beside, and decides nothing.
+        and the suite; what recorded sessions say of it stands beside, and decides nothing. Nobody is admitted
+        while people are served otherwise than the run's file names.
 
         The A/B test's id is settled here, before any of its sessions, and its error level too where the gate
         is a part of it. A version is judged once in its chain, so its number names the trial, and a cycle
@@ -232,6 +234,7 @@ class Cycle:
             suite=await suite_of(resources, champion, candidate),
             surpass=claim == SUITE,
         )
+        verdict = held_for(verdict, differences(resources.config, resources.store, now=self._traffic.clock()))
         if (seen := await asyncio.to_thread(look_of, resources, candidate, self._since)) is not None:
             verdict = replace(
                 verdict,

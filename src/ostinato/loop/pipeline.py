@@ -17,6 +17,7 @@ from ostinato.loop.base import Display, LiveTraffic
 from ostinato.loop.beside.served import deploy
 from ostinato.loop.config import RunConfig
 from ostinato.loop.cycle import cycles
+from ostinato.loop.fidelity.differences import differences, said, unnamed
 from ostinato.loop.resources import RunResources, open_resources
 from ostinato.loop.results import (
     Champion,
@@ -126,6 +127,8 @@ async def run_pipeline(
             done.results[stage.name] = await resources.stage(stage.name, stage.schema, work)
         turned = None
         if "cycle" in config.schedule.stages:
+            if missing := unnamed(differences(config, resources.store)):
+                show.say(f"the gate will admit nobody: {said(missing)}")
             champion = Champion(version=done.version, measured=done.results["after"])
             turned = await cycles(resources, live(resources), champion, done.tasks, config.schedule.cycles)
         else:

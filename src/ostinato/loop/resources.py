@@ -309,6 +309,7 @@ async def open_resources(config: RunConfig, run: Run, show: Display) -> AsyncIte
         door = GatewayServerConfig(
             store=run.store,
             checkpoint=run.checkpoint(START),
+            harness=profile(config.harness.profile).hash,
             host=config.live.host,
             port=config.live.port,
             allowed_hosts=allowed_hosts(config.live),

@@ -195,15 +195,17 @@ class Service:
         return ServiceError(f"{self.name} did not get ready; its log ends:\n{self.tail()}")
 
     async def _watch(self) -> None:
-        while True:
-            status = await self._ended_or_silent()
-            if self._stopping:
-                return
-            try:
+        try:
+            while True:
+                status = await self._ended_or_silent()
+                if self._stopping:
+                    return
                 await self._restart(status)
-            except ServiceError as error:
-                self._on_given_up(error)
-                return
+        except ServiceError as error:
+            self._on_given_up(error)
+        except Exception as error:  # whoever waits for the service would wait for ever
+            log.exception("%s is watched no longer", self.name)
+            self._on_given_up(ServiceError(f"{self.name} was not started again: {error!r}"))
 
     async def _ended_or_silent(self) -> int:
         """Return the exit status of a service that ended; one that stays silent is ended first."""
@@ -227,12 +229,9 @@ class Service:
             return False
         if "port" not in self.ready:
             return True
-        timeout = aiohttp.ClientTimeout(total=ANSWER_S)
+        timeout, health = aiohttp.ClientTimeout(total=ANSWER_S), f"{self.url}/healthz"
         try:
-            async with (
-                aiohttp.ClientSession(timeout=timeout) as http,
-                http.get(self.url + "/healthz") as response,
-            ):
+            async with aiohttp.ClientSession(timeout=timeout) as http, http.get(health) as response:
                 await response.read()
         except (aiohttp.ClientError, TimeoutError):
             return False

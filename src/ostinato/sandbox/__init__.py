@@ -19,7 +19,6 @@ from ostinato.sandbox.base import (
     SandboxPathError,
     Spec,
     Unsupported,
-    Usage,
 )
 
 __all__ = [
@@ -37,5 +36,4 @@ __all__ = [
     "SandboxPathError",
     "Spec",
     "Unsupported",
-    "Usage",
 ]

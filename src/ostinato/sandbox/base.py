@@ -1,7 +1,6 @@
 """The protocols of a sandbox and its backend, and their data. It needs no Linux.
 
 Spec ──Backend.create──► Sandbox ──exec, start, read, write, list, changes──► destroy
-                            │ usage
                             └─fork(n)──► n more, independent of each other
 Exam ──Backend.examine──► outcomes of the hidden tests (see `ostinato.sandbox.exam.verifier`)
 """
@@ -169,7 +168,7 @@ class Egress:
 class Spec:
     """The description of a sandbox to create.
 
-    >>> Spec(repo=Path("/srv/repo"), labels={"run": "7"}).limits.processes
+    >>> Spec(repo=Path("/srv/repo")).limits.processes
     64
     """
 
@@ -183,27 +182,6 @@ class Spec:
     """None: the machine's own programs and Python."""
     egress: Egress | None = None
     """None: no network."""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    """Labels to find sandboxes by; the sandbox itself does not see them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """The resources that a sandbox has used so far.
-
-    >>> Usage(cpu_s=0.1, memory_bytes=2**20, disk_bytes=0, processes=1, wall_s=2.0).processes
-    1
-    """
-
-    cpu_s: float
-    memory_bytes: int
-    """The bytes resident now; of a shared page a part, where the kernel says so."""
-    disk_bytes: int
-    """The bytes written above the repository."""
-    processes: int
-    """The processes running now, including the sandbox's agent."""
-    wall_s: float
-    """The seconds since it was created."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,8 +283,6 @@ class Sandbox(Protocol):
     async def fork(self, n: int = 1) -> "list[Sandbox]":
         """Create `n` more sandboxes whose files are as here now; no process is copied, an error leaves none.
         Each has an identity and randomness of its own. Raises SandboxError, Unsupported."""
-
-    async def usage(self) -> Usage: ...
 
     async def destroy(self) -> None:
         """End all processes and remove all that was written. A second call does nothing."""

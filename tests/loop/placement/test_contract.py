@@ -27,6 +27,10 @@ from ostinato.loop.services import Service, ServiceError, Services
 BOTH = ["local", pytest.param("ray", marks=pytest.mark.ray)]
 
 
+HUNG_S = 300.0
+"""Seconds after which a wait counts as hung; on a quiet machine the longest takes 30."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The settings of a small server."""
@@ -64,8 +68,9 @@ async def answers(service: Service) -> bool:
 
 async def back(service: Service, before: int = 0) -> None:
     """Wait until a service was started again and answers."""
-    while service.restarts == before or not await answers(service):
-        await asyncio.sleep(0.05)
+    async with asyncio.timeout(HUNG_S):
+        while service.restarts == before or not await answers(service):
+            await asyncio.sleep(0.05)
 
 
 async def server(services: Services, tmp_path: Path, name: str = "web") -> Service:

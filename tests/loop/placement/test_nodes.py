@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from fuzz.ray_nodes import add_node, is_gone, other_machine, parent_of, pids_of, signal_all
-from tests.loop.placement.test_contract import Settings, answers
+from tests.loop.placement.test_contract import HUNG_S, Settings, answers
 
 import ostinato
 from ostinato.loop import services as services_module
@@ -129,8 +129,9 @@ def stopped(pids: list[int], ends: str) -> Iterator[None]:
 
 async def is_up_again(service: Service) -> None:
     """Wait without a question to the address, which a service that hangs still accepts."""
-    while service.restarts == 0 or not service.up:
-        await asyncio.sleep(0.1)
+    async with asyncio.timeout(HUNG_S):
+        while service.restarts == 0 or not service.up:
+            await asyncio.sleep(0.1)
 
 
 @pytest.mark.parametrize("ends", ["killed", "hung"])
@@ -154,16 +155,17 @@ async def test_services_of_a_node_that_is_lost_move_to_another(
                 assert service.pid in pids_of(other.node) and await answers(service)
                 now = service.pid
                 signal_all(frozen, signal.SIGCONT)
-                while not is_gone(pid):
-                    await asyncio.sleep(0.1)
+                async with asyncio.timeout(HUNG_S):
+                    while not is_gone(pid):
+                        await asyncio.sleep(0.1)
                 assert await answers(service) and service.pid == now and not is_gone(now)
 
 
 @pytest.fixture
-async def service(
+async def services(
     cluster: Any, tmp_path: Path, modules: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Service]:
-    """A service on the cluster whose questions come soon."""
+) -> AsyncIterator[Services]:
+    """Services on the cluster whose questions come soon."""
     for name, seconds in (("HEALTH_S", 0.5), ("ANSWER_S", 5.0), ("MOST_SILENT", 2)):
         monkeypatch.setattr(services_module, name, seconds)
     monkeypatch.setattr("ostinato.loop.placement.ray.GONE_S", SOON_S)
@@ -171,22 +173,26 @@ async def service(
     async with Services(
         Run(directory=tmp_path), open_placement(config, tmp_path, local_store=True)
     ) as services:
-        started = services.start("web", "placed_server", Settings(diary=str(tmp_path / "diary")))
-        yield await services.guard(started)
+        yield services
 
 
-async def test_an_actor_that_hangs_is_given_up_with_its_service(service: Service) -> None:
+@pytest.fixture
+async def service(services: Services, tmp_path: Path) -> Service:
+    return await services.start("web", "placed_server", Settings(diary=str(tmp_path / "diary")))
+
+
+async def test_an_actor_that_hangs_is_given_up_with_its_service(services: Services, service: Service) -> None:
     """Ray does not notice: the node answers, and the actor has not ended."""
     frozen = [parent_of(service.pid), service.pid]
     with stopped(frozen, "hung"):
-        await is_up_again(service)
+        await services.guard(is_up_again(service))
         assert service.pid not in frozen and await answers(service)
 
 
-async def test_a_service_that_was_killed_is_started_once(service: Service) -> None:
+async def test_a_service_that_was_killed_is_started_once(services: Services, service: Service) -> None:
     """The bound of the wait for the killed one is not applied to the one that was started after it."""
     service.kill()
-    await is_up_again(service)
+    await services.guard(is_up_again(service))
     await asyncio.sleep(2 * SOON_S)
     assert service.restarts == 1 and await answers(service)
 

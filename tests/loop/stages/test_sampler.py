@@ -35,6 +35,8 @@ from ostinato.sync import Subscriber
 from ostinato.types import Ending
 
 pytestmark = pytest.mark.slow
+MOST_S = 600.0
+"""Seconds after which a run counts as hung; the longest takes a tenth of them where the machine is quiet."""
 PRACTICE = """
 [sandbox]
 backend = "process"
@@ -80,13 +82,25 @@ def settings(
 def begin(folder: Path, name: str, text: str) -> "subprocess.Popen[bytes]":
     (folder / f"{name}.toml").write_text(text)
     command = [sys.executable, "-m", "ostinato", "run", str(folder / f"{name}.toml")]
+    shown = os.environ | {"PYTHONFAULTHANDLER": "1"}
     with (folder / f"{name}.log").open("ab") as log:
-        return subprocess.Popen([*command, "--directory", str(folder / name)], stdout=log, stderr=log)
+        return subprocess.Popen(
+            [*command, "--directory", str(folder / name)], stdout=log, stderr=log, env=shown
+        )
+
+
+def status_of(process: "subprocess.Popen[bytes]") -> int:
+    """Wait for the end of a run; one that hangs is ended, and its log then says where it waited."""
+    try:
+        return process.wait(MOST_S)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGABRT)
+        return process.wait()
 
 
 def finish(folder: Path, name: str, text: str) -> dict[str, Any]:
     process = begin(folder, name, text)
-    assert process.wait() == 0, (folder / f"{name}.log").read_text()[-3000:]
+    assert status_of(process) == 0, (folder / f"{name}.log").read_text()[-6000:]
     report: dict[str, Any] = json.loads((folder / name / "report.json").read_text())
     return report
 
@@ -120,7 +134,7 @@ def words_of(pid: int) -> list[str]:
 def test_three_samplers_share_one_ledger_though_one_is_killed(tmp_path: Path, start: Path) -> None:
     process = begin(tmp_path, "many", settings(start, samplers=3))
     kill_one("ostinato.loop.stages.sampler", tmp_path / "many")
-    assert process.wait() == 0, (tmp_path / "many.log").read_text()[-3000:]
+    assert status_of(process) == 0, (tmp_path / "many.log").read_text()[-6000:]
     whole(tmp_path / "many")
 
 
@@ -135,15 +149,15 @@ def test_a_run_keeps_its_weights_in_a_bucket_whose_server_is_killed(
             monkeypatch.setenv(name, value)
         process = begin(tmp_path, "bucket", text)
         while not (folder / "learner-practice" / "learner.jsonl").exists():
-            assert process.poll() is None, (tmp_path / "bucket.log").read_text()[-3000:]
+            assert process.poll() is None, (tmp_path / "bucket.log").read_text()[-6000:]
             time.sleep(0.1)
         server.kill()
         server.start()
-        assert process.wait() == 0, (tmp_path / "bucket.log").read_text()[-3000:]
+        assert status_of(process) == 0, (tmp_path / "bucket.log").read_text()[-6000:]
         whole(folder)
         assert Subscriber(Run(directory=folder).open_objects()).head() == 4
         assert not list((folder / "objects").iterdir())
-        assert begin(tmp_path, "bucket", text).wait() == 2
+        assert status_of(begin(tmp_path, "bucket", text)) == 2
         assert "holds the objects of another run" in (tmp_path / "bucket.log").read_text()
 
 
@@ -151,7 +165,7 @@ def test_a_run_keeps_its_weights_in_a_bucket_whose_server_is_killed(
 def test_an_engine_that_stands_by_takes_the_place_of_one_that_is_killed(tmp_path: Path, start: Path) -> None:
     process = begin(tmp_path, "standby", settings(start, standby=1, versions=6))
     kill_one("ostinato.engine.server", tmp_path / "standby", table="engine-practice")
-    assert process.wait() == 0, (tmp_path / "standby.log").read_text()[-3000:]
+    assert status_of(process) == 0, (tmp_path / "standby.log").read_text()[-6000:]
     tables = tomllib.loads((tmp_path / "standby" / "processes.toml").read_text())
     store = Run(directory=tmp_path / "standby").open_store()
     (arm,) = [arm for arm in store.arms() if arm.name == "practice"]
@@ -186,7 +200,7 @@ def test_a_node_that_hangs_in_practice_and_wakes_again_costs_nothing(
         process = begin(tmp_path, "hung", text)
         left.callback(process.kill)
         while not (tmp_path / "hung" / "learner-practice" / "learner.jsonl").exists():
-            assert process.poll() is None, (tmp_path / "hung.log").read_text()[-3000:]
+            assert process.poll() is None, (tmp_path / "hung.log").read_text()[-6000:]
             time.sleep(0.1)
         frozen = all_of(modules, lost, process, tmp_path / "hung.log")
         other = add_node(cluster, "r9", place="practice")
@@ -196,7 +210,7 @@ def test_a_node_that_hangs_in_practice_and_wakes_again_costs_nothing(
             signal_all(frozen, signal.SIGSTOP)
         all_of(modules, other, process, tmp_path / "hung.log")
         signal_all(frozen, signal.SIGCONT)
-        assert process.wait() == 0, (tmp_path / "hung.log").read_text()[-3000:]
+        assert status_of(process) == 0, (tmp_path / "hung.log").read_text()[-6000:]
         whole(tmp_path / "hung")
 
 
@@ -216,7 +230,7 @@ def all_of(modules: set[str], node: Any, process: "subprocess.Popen[bytes]", log
         missing = modules - {word for pid in found for word in words_of(pid)}
         if not missing:
             return found
-        assert process.poll() is None, f"never on the node: {missing}; {log.read_text()[-3000:]}"
+        assert process.poll() is None, f"never on the node: {missing}; {log.read_text()[-6000:]}"
         time.sleep(0.1)
 
 
@@ -226,7 +240,7 @@ def test_a_conductor_that_is_killed_goes_on_on_the_cluster(cluster: Any, tmp_pat
     text += f'\n[placement]\nkind = "ray"\naddress = "{cluster.address}"\n'
     process = begin(tmp_path, "killed", text)
     while not (tmp_path / "killed" / "learner-practice" / "learner.jsonl").exists():
-        assert process.poll() is None, (tmp_path / "killed.log").read_text()[-3000:]
+        assert process.poll() is None, (tmp_path / "killed.log").read_text()[-6000:]
         time.sleep(0.1)
     process.kill()
     process.wait()
@@ -259,11 +273,11 @@ def test_a_run_records_in_a_database_though_a_sampler_and_the_server_are_killed(
     kill_one("ostinato.loop.stages.sampler", folder)
     assert PASSWORD not in arguments_of(folder)
     os.kill(postgres.backends(name_of(locked))[0], signal.SIGKILL)  # the server ends all others and recovers
-    assert process.wait() == 0, (tmp_path / "many.log").read_text()[-3000:]
+    assert status_of(process) == 0, (tmp_path / "many.log").read_text()[-6000:]
     whole(folder)
     assert not (folder / "store.db").exists() and not secrets_in(folder)
     again = begin(tmp_path, "many", text)
-    assert again.wait() == 2 and "holds the record of another run" in (tmp_path / "many.log").read_text()
+    assert status_of(again) == 2 and "holds the record of another run" in (tmp_path / "many.log").read_text()
     assert (folder / "report.json").exists()
 
 

@@ -34,9 +34,8 @@ async def test_a_claim_is_made_and_deleted(
 ) -> None:
     backend = await choose_backend("agent-sandbox")
     assert not cluster.claims
-    sandbox = await backend.create(Spec(repo=repo, labels={"run": "7"}))
-    (claim,) = cluster.claims.values()
-    assert claim["metadata"]["labels"]["run"] == "7"
+    sandbox = await backend.create(Spec(repo=repo))
+    assert len(cluster.claims) == 1
     await backend.aclose()
     assert not cluster.claims
     with pytest.raises(SandboxError, match="destroyed"):

@@ -49,7 +49,9 @@ class ServiceKeeper:
                 self._place.kill()
 
     async def line(self) -> bytes:
-        return await self._place.line()
+        line = await self._place.line()
+        self._asked = time.monotonic()  # it is ready, and from now on somebody asks
+        return line
 
     async def ended(self) -> int:
         return await self._place.ended()

@@ -121,6 +121,8 @@ class RayPlacement:
         group = await self._room(kind, needs)
         try:
             (id,) = placement_group_table(group)["bundles_to_node_id"].values()
+            if not id:
+                raise PlacementError(f"the node that had room for {kind} was lost in that moment")
             node = await self._nodes.known(id)
             own = await self._own_actor(name, needs, group) if needs.gpus or needs.custom else None
         except PlacementError:

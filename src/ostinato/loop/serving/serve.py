@@ -8,6 +8,7 @@ from rich.console import Console
 
 from ostinato.config import load
 from ostinato.gateway.config import GatewayServerConfig
+from ostinato.harness.profiles.profile import profile
 from ostinato.loop.config import RunConfig
 from ostinato.loop.dashboard.beside import Beside, dashboard_beside
 from ostinato.loop.folder import RunError, owned
@@ -61,7 +62,12 @@ async def _serve(
             for number, version in enumerate(versions)
         ]
         door = GatewayServerConfig(
-            store=run.store, checkpoint=start, host=host, port=port, aliases=tuple(aliases)
+            store=run.store,
+            checkpoint=start,
+            harness=profile(config.harness.profile).hash,
+            host=host,
+            port=port,
+            aliases=tuple(aliases),
         )
         gateway = await services.start("serve-gateway", "ostinato.gateway.server", door)
         urls = tuple(engine.url for engine in engines)

@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 
 from ostinato.config import dump, load
 from ostinato.deploy.plan import FOUR_WEEKS, Prospect, ladder
+from ostinato.harness.frontends.command_line import SUMMARIZING
+from ostinato.harness.workspace.served import LEAST_TO_SUMMARIZE
 from ostinato.loop.config import RunConfig
 from ostinato.loop.live_config import PEOPLE
 from ostinato.loop.run import Run, write_whole
@@ -132,8 +134,7 @@ def _settings(file: Path, *, engine: str, model: str, address: str, people: int,
         model=json.dumps(model),
         engine=json.dumps(engine),
         context=context,
-        max_context=context - context // 8,
-        max_tokens=min(4096, context // 8),
+        profile="core" if context < LEAST_TO_SUMMARIZE else SUMMARIZING,
         host="127.0.0.1" if local else "0.0.0.0",  # noqa: S104 (the person named such an address)
         port=8080 if behind else there.port or 8080,
         address=json.dumps(address if behind or not local else ""),

@@ -16,8 +16,19 @@ url = [{engine}]
 context = {context}
 
 [harness]
-max_context = {max_context}
-max_tokens = {max_tokens}
+# As `ostinato code` works for a person, so that what the gate measures is what people are served.
+profile = "{profile}"
+max_turns = 50
+max_context = {context}
+max_tokens = 2048
+temperature = 0.3
+command_timeout_s = 600
+
+# What stays different, and why (`ostinato fidelity {file}`); the gate admits nobody while another is there.
+[fidelity.wanted]
+sandbox = "a person's work stays where it is, and a benchmark must harm nothing"
+permissions = "the sandbox is the boundary of a benchmark"
+user = "nobody sits beside a benchmark"
 
 [trainer]
 # Adapters, which an engine that is there loads beside each other.

@@ -23,6 +23,7 @@ import aiohttp
 from rich.console import Console
 
 from ostinato.gateway.config import GatewayServerConfig
+from ostinato.harness.profiles.profile import profile
 from ostinato.loop.folder import owned
 from ostinato.loop.hub import find_model
 from ostinato.loop.live_config import allowed_hosts
@@ -66,6 +67,7 @@ async def up(team: Team, console: Console, *, cycle: bool = True) -> int:
             door = GatewayServerConfig(
                 store=team.run.store,
                 checkpoint=checkpoint,
+                harness=profile(team.config.harness.profile).hash,
                 host=live.host,
                 port=live.port,
                 allowed_hosts=allowed_hosts(live),

@@ -17,7 +17,6 @@ from ostinato.sandbox.base import (
     Sandbox,
     SandboxError,
     Spec,
-    Usage,
 )
 from ostinato.sandbox.egress.proxy_connection import ConnectionRecord
 from ostinato.sandbox.egress.route import Route
@@ -247,16 +246,6 @@ class AgentSandbox:
             self._paused = False
         if failed:
             raise SandboxError(f"the files could not be written: {failed[0]}") from failed[0]
-
-    async def usage(self) -> Usage:
-        header, _ = await self._connection.request({"op": "usage"}, within_s=self._within_s)
-        return Usage(
-            cpu_s=_number(header, "cpu_s"),
-            memory_bytes=int(_number(header, "memory_bytes")),
-            disk_bytes=int(_number(header, "disk_bytes")),
-            processes=int(_number(header, "processes")),
-            wall_s=time.monotonic() - self._born,
-        )
 
     @property
     def connections(self) -> list[ConnectionRecord]:

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 from ostinato.sandbox.base import Image, SandboxError
-from ostinato.sandbox.environment import dockerfile, images, template
+from ostinato.sandbox.environment import dockerfile, images
+from ostinato.sandbox.environment.repository import write_repository
 
 DONE, FAILED = 0, 1
 
@@ -64,7 +65,7 @@ def build(directory: Path, store: Path, *, image: Path | None, bases: dict[str, 
             raise SandboxError(
                 f"the image has no {made.workdir} to take the task's repository from: write environment/repo"
             )
-        template.write_repository(source, environment / "repo")
+        write_repository(source, environment / "repo")
     about = {"root": str(made.root.absolute()), "workdir": made.workdir}
     note = json.dumps({**about, "environment": dict(made.environment)}, indent=1) + "\n"
     part = environment / f".{images.ABOUT}.part"

@@ -1,6 +1,5 @@
 """The repository of a sandbox as its agent sees it, with all that was written to it."""
 
-import os
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
@@ -31,10 +30,6 @@ class Workspace(Protocol):
         """Yield all that was written, as a layer."""
         ...
 
-    def disk_bytes(self) -> int:
-        """Return the size of all that was written."""
-        ...
-
 
 class OverlayWorkspace:
     """An overlay mounted at `root`; `lower` and `upper` are open directories of its layers."""
@@ -57,10 +52,6 @@ class OverlayWorkspace:
 
     def pack(self) -> Iterator[bytes]:
         return layer.pack({REPO_AREA: self._upper, TMP_AREA: rootfs.TMP})
-
-    def disk_bytes(self) -> int:
-        status = os.statvfs(self._upper)
-        return (status.f_blocks - status.f_bfree) * status.f_frsize
 
 
 class DirectoryWorkspace:
@@ -94,10 +85,6 @@ class DirectoryWorkspace:
             [path for path in touched if path in now],
             [path for path in touched if path not in now],
         )
-
-    def disk_bytes(self) -> int:
-        now = self._stamps()
-        return sum(now[path][1] for path in self._touched(now, git=True) if path in now)
 
     def _touched(self, now: dict[str, Stamp], *, git: bool) -> list[str]:
         paths = (path for path in now.keys() | self.base.keys() if now.get(path) != self.base.get(path))

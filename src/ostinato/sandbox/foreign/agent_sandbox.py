@@ -57,15 +57,13 @@ class AgentSandboxEngine:
         else:
             self._connection = models.SandboxInClusterConnectionConfig()
 
-    async def start(self, labels: Mapping[str, str]) -> "AgentSandboxMachine":
+    async def start(self) -> "AgentSandboxMachine":
         """Start a sandbox. Each has a client of its own, because a client belongs to one event loop."""
         with _failures(f"no sandbox from the pool {self._pool!r} in {self._space!r}"):
             api = await self._api()
             try:
                 client = AsyncSandboxClient(self._connection, cleanup=False, api_client=api)
-                sandbox = await client.create_sandbox(
-                    self._pool, self._space, labels=dict(labels), shutdown_after_seconds=LIFE_S
-                )
+                sandbox = await client.create_sandbox(self._pool, self._space, shutdown_after_seconds=LIFE_S)
             except BaseException:
                 await api.close()
                 raise

@@ -49,7 +49,7 @@ class ForeignBackend:
             raise Unsupported(self.name, what, "ns")
         if not spec.repo.is_dir():
             raise SandboxError(f"no repository at {spec.repo}: give a directory")
-        machine = await self._engine.start(spec.labels)
+        machine = await self._engine.start()
         try:
             guest = GuestClient(machine)
             sandbox = ForeignSandbox(self, guest, spec, await guest.open(spec.repo, layer))

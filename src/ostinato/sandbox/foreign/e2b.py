@@ -30,12 +30,11 @@ class E2bEngine:
         self._template = environment.get(settings.E2B_TEMPLATE, "base")
         self._options = e2b.ConnectionConfig().get_api_params()
 
-    async def start(self, labels: Mapping[str, str]) -> "E2bMachine":
+    async def start(self) -> "E2bMachine":
         with _failures(f"no sandbox of E2B from {self._template!r} at {self._options['api_url']}"):
             started = await e2b.AsyncSandbox.create(
                 self._template,
                 timeout=LIFE_S,
-                metadata=dict(labels),
                 allow_internet_access=False,
                 **self._options,
             )

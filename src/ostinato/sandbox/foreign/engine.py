@@ -1,6 +1,5 @@
 """What a foreign engine has to offer."""
 
-from collections.abc import Mapping
 from typing import Protocol
 
 LIFE_S = 3600
@@ -39,5 +38,5 @@ class ForeignEngine(Protocol):
     def lost(self) -> tuple[str, ...]:
         """One sentence for each thing that the engine does not do, besides those of every foreign engine."""
 
-    async def start(self, labels: Mapping[str, str]) -> ForeignMachine:
+    async def start(self) -> ForeignMachine:
         """Start a machine, which ends after LIFE_S. Raises SandboxError."""

@@ -18,7 +18,6 @@ from ostinato.sandbox.base import (
     SandboxError,
     Spec,
     Unsupported,
-    Usage,
 )
 from ostinato.sandbox.foreign.client import GRACE_S, GuestClient
 from ostinato.sandbox.protocol.entries import unpacked
@@ -127,9 +126,6 @@ class ForeignSandbox:
 
     async def list(self, path: str = ".") -> builtins.list[str]:
         return [*await self._call("names", {"path": path})]
-
-    async def usage(self) -> Usage:
-        raise Unsupported(self._backend.name, "count what it used", "ns")
 
     async def fork(self, n: int = 1) -> builtins.list[Sandbox]:
         """Start `n` more from the repository and all that was written here."""

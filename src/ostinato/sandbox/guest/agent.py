@@ -76,7 +76,6 @@ class SandboxAgent:
             "worker": self._worker,
             "pause": lambda *_: _empty(self._jobs.pause),
             "resume": lambda *_: _empty(self._jobs.resume),
-            "usage": lambda *_: ({**processes.usage(), "disk_bytes": workspace.disk_bytes()}, b""),
             "pack": self._pack,
         }
         self._later_handlers: dict[str, Callable[[Request, bytes], None]] = {

@@ -1,22 +1,19 @@
-"""Counts, stops and kills the processes around an agent.
+"""Finds, stops and kills the processes around an agent.
 
 As process 1 of a pid namespace the agent can reach all of them with one call. Elsewhere (without a namespace)
 it finds what it started through /proc; orphans become its children, since it is their reaper.
 """
 
 import os
-import resource
 import signal
 import time
 from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD of Linux, include/linux/sched.h
 _STOP_S = 5.0
 _PAUSE_S = 0.0003
-_TICKS = os.sysconf("SC_CLK_TCK")
 _HIDDEN = "?"
 """Not a state of the kernel's: the process lives, and its state cannot be seen."""
 
@@ -33,7 +30,6 @@ class ProcessStatus:
     """True for a thread of the virtual machine's own kernel, which cannot be stopped or killed."""
     started: int
     """The time of its start, in the kernel's ticks."""
-    cpu_s: float
 
 
 def other_processes() -> Iterator[ProcessStatus]:
@@ -68,7 +64,6 @@ def _status(pid: int) -> ProcessStatus:
         session=int(fields[3]),
         started=int(fields[19]),
         kernel=bool(int(fields[6]) & _KERNEL_THREAD),
-        cpu_s=(int(fields[11]) + int(fields[12])) / _TICKS,
     )
 
 
@@ -185,28 +180,3 @@ def _signal(pids: list[int], number: int) -> None:
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, number)
-
-
-def usage() -> dict[str, Any]:
-    """Return CPU seconds so far, resident memory now (shared pages by share) and the number of processes."""
-    alive = list(other_processes())
-    times = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    cpu_s = sum(each.ru_utime + each.ru_stime for each in times) + sum(each.cpu_s for each in alive)
-    memory = sum(resident_bytes(pid) for pid in (os.getpid(), *(each.pid for each in alive)))
-    return {"cpu_s": cpu_s, "memory_bytes": memory, "processes": len(alive) + 1}
-
-
-def resident_bytes(pid: int) -> int:
-    """Return the resident bytes of a process, with shared pages by share unless the kernel is gVisor's.
-
-    Return 0 if it ended meanwhile or hides its memory.
-    """
-    try:
-        with open(f"/proc/{pid}/smaps_rollup", "rb") as file:  # noqa: PTH123
-            return sum(int(line.split()[1]) * 1024 for line in file if line.startswith(b"Pss:"))
-    except FileNotFoundError:
-        with suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{pid}/statm", "rb") as file:  # noqa: PTH123
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-        return 0
-    except (ProcessLookupError, PermissionError):
-        return 0

@@ -19,7 +19,6 @@ Every header carries the `id` of its request. A request carries `op`; its respon
     worker    variation                             (starts the exam's worker on its own socket)
     worker    variation, window                     (in a container: with the events of `run`)
     pause, resume
-    usage                                           cpu_s, memory_bytes, disk_bytes, processes
     pack                                            (written files, as output: `sandbox.files.layer`)
 
 With a `window`, both sides send more frames under the id of `run`, before its response:

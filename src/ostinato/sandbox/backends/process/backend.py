@@ -32,7 +32,6 @@ from ostinato.sandbox.base import (
     SandboxError,
     Spec,
     Unsupported,
-    Usage,
 )
 from ostinato.sandbox.exam.judged.host import judged_by_process, worker_process
 from ostinato.sandbox.files import layer_restore, tree
@@ -197,9 +196,6 @@ class ProcessSandbox:
     async def changes(self) -> dict[str, bytes | None]:
         self._check_alive()
         return self._workspace.changes(sys.maxsize if self._scratch is None else self._limits.disk_mb << 20)
-
-    async def usage(self) -> Usage:
-        raise Unsupported("process", "count what it used", "ns")
 
     def _pack(self, path: Path) -> None:
         self._check_alive()
