@@ -333,9 +333,8 @@ class Reconciler:
 
     def _credit(self, problem: Problem, trees: list[Scored]) -> bool:
         """Offer the samples of a whole group; return False when there is none, or one was purged."""
-        credited, rewards = credit_group(
-            self._store, self._definition, trees, baseline_of(self._training.baseline)
-        )
+        baseline = baseline_of(self._training.baseline)
+        credited, rewards = credit_group(self._store, self._definition, trees, baseline)
         rows: list[Sample] = []
         for each in credited:
             own = samples(self._ledger, each, summaries=self._config.train_summaries)

@@ -66,7 +66,8 @@ weight of each [N], and which of them it bounded or removed [N]. A row's tokens 
 def correction(name: str) -> Callable[[Correction], Correction]:
     """Return a decorator that adds a correction, for `correction = "NAME"` in `[refine.policy]`.
 
-    The loss of a token is its weight times its advantage times log pi. An error in it ends the trainer, which goes on from its last version once mended.
+    The loss of a token is minus its weight times its advantage times log pi. An error in it ends the trainer,
+    which goes on from its last version once mended.
     """
 
     def add(function: Correction) -> Correction:

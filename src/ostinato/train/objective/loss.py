@@ -2,7 +2,7 @@
 
 Shapes: N sampled tokens, flattened over rows.
 """
-# ruff: noqa: N806, N815
+# ruff: noqa: N802, N806, N815
 
 from collections.abc import Callable
 from dataclasses import dataclass
