@@ -113,6 +113,7 @@ CALLS: dict[str, tuple[str, str]] = {
     "weights collect": ("objects", "train"),
     "weights mirror": ("objects other", "train"),
     "weights import": ("model.gguf imported", "train"),
+    "weights draft": ("imported draft", "train"),
 }
 """The arguments with which each command begins its work, and the extra that it names, if it needs one."""
 

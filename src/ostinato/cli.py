@@ -167,7 +167,10 @@ COMMANDS: Mapping[str, tuple[str, Register]] = {
     "import": ("read sessions that other programs recorded into the record", _EXCHANGE),
     "store": ("see, compact and expire a record", _in("ostinato.store.commands")),
     "doctor": ("try every sandbox backend and what it needs on this machine", _doctor),
-    "weights": ("import a model; list, collect and mirror versions", _in("ostinato.loop.weights")),
+    "weights": (
+        "import a model, export a draft; list and mirror versions",
+        _in("ostinato.loop.weights"),
+    ),
 }
 """The help of each command, and the registration of its room."""
 EXAMPLES = """\
@@ -254,6 +257,7 @@ ostinato store compact --older-than 30 --directory runs/team --yes
 ostinato store expire --older-than 90 --directory runs/team --yes
 ostinato doctor
 ostinato weights import SmolLM2.gguf start
+ostinato weights draft pretrained draft
 ostinato weights list runs/demo/objects
 ostinato weights collect runs/demo/objects
 ostinato weights mirror runs/demo/objects /mnt/elsewhere

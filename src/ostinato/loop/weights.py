@@ -1,8 +1,10 @@
-"""`ostinato weights`: the versions in an object store, what may go, a copy for another region, an import."""
+"""`ostinato weights`: the versions in an object store, what may go, a copy for another region, an import, and
+an MTP layer for vLLM."""
 
 import argparse
 import asyncio
 import json
+import shlex
 import sys
 from collections.abc import Callable
 from contextlib import closing
@@ -37,6 +39,13 @@ def register(commands: Any) -> None:
     taken.add_argument("--dtype", choices=dtypes, help="default: float32 of GGUF, else what it is")
     taken.add_argument("--json", action="store_true", help="print JSON")
     taken.set_defaults(run=_import)
+    words = "write a checkpoint's MTP layer in the form that vLLM loads, and print vLLM's arguments for it"
+    draft = group.add_parser("draft", help=words, description=words)
+    draft.add_argument("checkpoint", type=Path, help="a dense checkpoint with a draft")
+    draft.add_argument("target", type=Path, help="the directory to make")
+    draft.add_argument("--tokens", type=int, default=3, help="tokens that vLLM drafts in a step")
+    draft.add_argument("--json", action="store_true", help="print JSON")
+    draft.set_defaults(run=_draft)
 
 
 def _command(group: Any, name: str, help: str, command: Command) -> argparse.ArgumentParser:
@@ -71,6 +80,19 @@ def _import(options: argparse.Namespace) -> int:
     except CheckpointError as error:
         return _complain(FAILED, str(error))
     _print_row({"target": str(options.target), "bytes": size}, options)
+    return DONE
+
+
+def _draft(options: argparse.Namespace) -> int:
+    from ostinato.model.mtp_export import export_draft, vllm_arguments
+    from ostinato.model.tensor_files import CheckpointError
+
+    try:
+        export_draft(options.checkpoint, options.target)
+    except CheckpointError as error:
+        return _complain(FAILED, str(error))
+    arguments = vllm_arguments(options.checkpoint, options.target, options.tokens)
+    print(json.dumps(arguments) if options.json else shlex.join(arguments))  # noqa: T201
     return DONE
 
 
