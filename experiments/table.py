@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from ostinato.train.config import PolicyConfig
-from ostinato.train.losses import policy_gradient_loss
-from ostinato.train.objective.corrections import correction_of
+from ostinato.train.objective.loss import SampledTokens, loss_of
 
 BETAS = (0.9, 0.95)
 """The learner's own."""
@@ -70,9 +69,13 @@ class Table:
 
     def learn(self, choices: Choices, advantages_N: Tensor, *, sessions: int, config: PolicyConfig) -> None:
         """Take one optimizer step on the policy gradient of all choices."""
-        logprobs_N = self.logprobs(choices)
-        weights_N, _ = correction_of(config)(logprobs_N.detach() - choices.logprobs_N, choices.sessions_N)
-        self.step(policy_gradient_loss(logprobs_N, weights_N, advantages_N, float(sessions)))
+        tokens = SampledTokens(
+            logprobs_N=self.logprobs(choices),
+            sampler_N=choices.logprobs_N,
+            advantages_N=advantages_N,
+            rows_N=choices.sessions_N,
+        )
+        self.step(loss_of(config)(tokens)[0].sum() / sessions)
 
     def step(self, loss: Tensor) -> None:
         """Take one optimizer step on a loss."""

@@ -102,6 +102,31 @@ async def make():
     await backend.aclose()
 asyncio.run(make())
 """,
+    "loss": """
+o.use(str(folder / "loss.py"))
+import torch
+from ostinato.train.config import PolicyConfig
+from ostinato.train.objective.loss import loss_of
+logprobs = torch.tensor([-1.0, -1.0], requires_grad=True)
+tokens = o.SampledTokens(logprobs_N=logprobs, sampler_N=torch.tensor([-1.0, -2.0]),
+                         advantages_N=torch.tensor([1.0, 1.0]), rows_N=torch.zeros(2))
+losses, cut = loss_of(PolicyConfig(loss="clipped"))(tokens)
+losses.sum().backward()
+assert cut.tolist() == [False, True] and logprobs.grad.tolist() == [-1.0, 0.0]
+""",
+    "baseline": """
+o.use(str(folder / "baseline.py"))
+from ostinato.train.config import PolicyConfig
+from ostinato.train.objective.group import baseline_of
+assert PolicyConfig(baseline="median").baseline == "median"
+assert baseline_of("median")([0.0, 1.0, 10.0]) == [-1.0, 0.0, 9.0]
+""",
+    "trainer": """
+o.use(str(folder / "trainer.py"))
+from ostinato.train.config import PolicyConfig, plugins_of
+(said,) = plugins_of(PolicyConfig(), o.TrainerConfig(kind="still_words"))
+assert said.startswith("trainer still_words ")
+""",
     "correction": """
 o.use(str(folder / "correction.py"))
 import torch

@@ -39,7 +39,12 @@ ROOMS = {
     "tasks.base": ("TaskError", "load_task"),
     "tasks.source": ("Problem", "TaskSource", "task_source"),
     "train.figures.outlets": ("outlet",),
+    "train.base": ("Trainable",),
+    "train.config": ("TrainerConfig",),
     "train.objective.corrections": ("correction",),
+    "train.objective.group": ("baseline",),
+    "train.objective.loss": ("SampledTokens", "loss"),
+    "train.opened": ("trainer",),
     "types": (
         "Checkpoint",
         "Reward",

@@ -51,8 +51,14 @@ from ostinato.tasks.base import load_task as load_task
 from ostinato.tasks.source import Problem as Problem
 from ostinato.tasks.source import TaskSource as TaskSource
 from ostinato.tasks.source import task_source as task_source
+from ostinato.train.base import Trainable as Trainable
+from ostinato.train.config import TrainerConfig as TrainerConfig
 from ostinato.train.figures.outlets import outlet as outlet
 from ostinato.train.objective.corrections import correction as correction
+from ostinato.train.objective.group import baseline as baseline
+from ostinato.train.objective.loss import SampledTokens as SampledTokens
+from ostinato.train.objective.loss import loss as loss
+from ostinato.train.opened import trainer as trainer
 from ostinato.types import Checkpoint as Checkpoint
 from ostinato.types import Reward as Reward
 from ostinato.types import RewardPart as RewardPart

@@ -22,7 +22,7 @@ from ostinato.sandbox.backends.process.backend import ProcessBackend
 from ostinato.sandbox.base import SandboxError, Spec
 from ostinato.sandbox.exam.verifier import Verifier
 from ostinato.store import Store
-from ostinato.train.objective.group import BASELINES
+from ostinato.train.objective.group import baseline_of
 from ostinato.types import Ending, SignalKind, Task
 
 TWO_TURNS = 0
@@ -121,7 +121,7 @@ def gradient(logits: Sequence[float], rewards: Sequence[float], size: int, *, vo
     for acts in product(range(len(logits)), repeat=size):
         chance = math.prod(chances[act] for act in acts)
         kept = [act for act in acts if act or not void]
-        advantages = BASELINES["others"]([rewards[act] for act in kept])
+        advantages = baseline_of("others")([rewards[act] for act in kept])
         for act, advantage in zip(kept, advantages, strict=True):
             for i, own in enumerate(chances):
                 summed[i] += chance * advantage * ((act == i) - own) / len(kept)

@@ -11,7 +11,7 @@ from ostinato.engine.embedded.engine import EmbeddedEngine
 from ostinato.model.decoder import Decoder
 from ostinato.train.batch import counted_scores
 from ostinato.train.config import PolicyConfig
-from ostinato.train.objective.corrections import correction_of
+from ostinato.train.objective import loss as objective
 from ostinato.train.policy import SampleLoss, sample_loss, scored
 from ostinato.train.samples import samples_of, trainable
 from ostinato.types import GenerateRequest, Sample, Sampling, Turn
@@ -52,7 +52,7 @@ async def sampled(decoder: Decoder, temperatures: Sequence[float]) -> list[Turn]
 
 def loss_of(decoder: Decoder, samples: list[Sample], constant: float) -> SampleLoss:
     logprobs = counted_scores(decoder, [scored(sample) for sample in samples]).logprobs_N
-    return sample_loss(samples, logprobs, constant, correction_of(PolicyConfig()))
+    return sample_loss(samples, logprobs, constant, objective.loss_of(PolicyConfig()))
 
 
 def ratios(decoder: Decoder, samples: list[Sample]) -> torch.Tensor:

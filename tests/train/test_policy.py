@@ -14,7 +14,7 @@ from ostinato.train.batch import Row, counted_scores
 from ostinato.train.config import PolicyConfig
 from ostinato.train.local import DecoderModel
 from ostinato.train.losses import gradient_norm
-from ostinato.train.objective.corrections import correction_of
+from ostinato.train.objective import loss as objective
 from ostinato.train.policy import (
     PolicyLoss,
     SampleLoss,
@@ -32,7 +32,7 @@ CONFIG = PolicyConfig()
 
 def loss_of(decoder: Decoder, samples: list[Sample], constant: float, config: PolicyConfig) -> SampleLoss:
     logprobs = counted_scores(decoder, [scored(sample) for sample in samples]).logprobs_N
-    return sample_loss(samples, logprobs, constant, correction_of(config))
+    return sample_loss(samples, logprobs, constant, objective.loss_of(config))
 
 
 def gradients(decoder: Decoder, samples: list[Sample], sessions: int) -> list[torch.Tensor]:

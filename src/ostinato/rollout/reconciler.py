@@ -39,7 +39,8 @@ from ostinato.store.ledger.phases import Phase
 from ostinato.store.ledger.slot_rows import INTERRUPTED, Slot, SlotState
 from ostinato.store.ledger.slots import Slots, again
 from ostinato.tasks.source import Problem
-from ostinato.train.objective.group import BASELINES
+from ostinato.train.config import BASELINES
+from ostinato.train.objective.group import baseline_of
 from ostinato.types import Ending, Group, Sample, State, Task
 
 log = logging.getLogger(__name__)
@@ -67,7 +68,7 @@ class Training:
     until: int
     """The version after which training is over."""
     baseline: str = "others"
-    """The baseline that a session's reward is compared with, by its name in `train.objective.group`."""
+    """The baseline that a session's reward is compared with, by the name of a setting."""
 
     def __post_init__(self) -> None:
         if self.baseline not in BASELINES:
@@ -332,9 +333,8 @@ class Reconciler:
 
     def _credit(self, problem: Problem, trees: list[Scored]) -> bool:
         """Offer the samples of a whole group; return False when there is none, or one was purged."""
-        credited, rewards = credit_group(
-            self._store, self._definition, trees, BASELINES[self._training.baseline]
-        )
+        baseline = baseline_of(self._training.baseline)
+        credited, rewards = credit_group(self._store, self._definition, trees, baseline)
         rows: list[Sample] = []
         for each in credited:
             own = samples(self._ledger, each, summaries=self._config.train_summaries)

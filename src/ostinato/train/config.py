@@ -11,6 +11,12 @@ CORRECTIONS: Registry[Any] = Registry(
     "correction", dict.fromkeys(("truncated", "none", "icepop", "sequence"))
 )
 """The corrections by name: those of plug-ins, and None for ours, which `objective.corrections` makes."""
+LOSSES: Registry[Any] = Registry("loss", {"weighted": None})
+"""The losses by name: those of plug-ins, and None for ours, which `objective.loss` makes."""
+BASELINES: Registry[Any] = Registry("baseline", dict.fromkeys(("others", "group")))
+"""The baselines by name: those of plug-ins, and None for ours, which `objective.group` has."""
+TRAINERS: Registry[Any] = Registry("trainer", dict.fromkeys(("local", "fsdp")))
+"""The trainers by name: those of plug-ins, and None for ours, which `opened` opens."""
 OUTLETS: Registry[Any] = Registry(
     "outlet", dict.fromkeys(("tensorboard", "opentelemetry", "trackio", "wandb"))
 )
@@ -29,9 +35,13 @@ class PolicyConfig:
     """
     largest_gradient: float = 0.5
     """Norm to which larger gradients are cut; it grows with the model and with the noise of its rewards."""
-    baseline: Literal["others", "group"] = "others"
+    baseline: str = "others"
     """The baseline in a group of practice: the mean of the `others`, with which the expected gradient is that
-    of the reward for groups of any size, or of the whole `group`, itself included: (1 - 1/G) times it."""
+    of the reward for groups of any size, or of the whole `group`, itself included: (1 - 1/G) times it. A
+    plug-in may have added others."""
+    loss: str = "weighted"
+    """The loss of a token: `weighted` is minus its advantage times log pi times the weight of the
+    `correction`. A plug-in may have added others, which have no use for a correction."""
     correction: str = "truncated"
     """The weight of a token that other weights sampled, by the ratio r = pi / mu: `truncated` is min(r,
     ratio_cap); `none` is 1; `icepop` is r between ratio_low and ratio_high and 0 outside; `sequence` is the
@@ -67,6 +77,8 @@ class PolicyConfig:
 
     def __post_init__(self) -> None:
         _known(CORRECTIONS, "correction", self.correction)
+        _known(LOSSES, "loss", self.loss)
+        _known(BASELINES, "baseline", self.baseline)
         above = ("tokens_per_session", "largest_gradient", "ratio_low", "route_margin")
         values = {name: getattr(self, name) for name in above}
         if wrong := {name: value for name, value in values.items() if not 0 < value < math.inf}:
@@ -92,6 +104,7 @@ class PolicyConfig:
             "ratio_low": icepop,
             "ratio_high": icepop,
             "route_margin": ("routes", self.routes, ("filtered",)),
+            "correction": ("the loss", self.loss, ("weighted",)),
         }
         for each in fields(self):
             if each.name not in readers or getattr(self, each.name) == each.default:
@@ -149,8 +162,9 @@ class TrainerConfig:
     'float32'
     """
 
-    kind: Literal["local", "fsdp"] = field(default="local", metadata={"flag": "--trainer"})
-    """`local` trains our own decoder in one process; `fsdp` any causal language model of transformers."""
+    kind: str = field(default="local", metadata={"flag": "--trainer"})
+    """`local` trains our own decoder in one process; `fsdp` any causal language model of transformers. A
+    plug-in may have added others, which are one process."""
     ranks: int = 1
     """Processes that share the weights and the batch; more than 1 are started by torchrun."""
     compute: Dtype = "float32"
@@ -170,6 +184,7 @@ class TrainerConfig:
     """Train adapters of this rank instead of all weights; 0 trains all."""
 
     def __post_init__(self) -> None:
+        _known(TRAINERS, "trainer.kind", self.kind)
         if self.ranks < 1 or self.piece_tokens < 1 or self.lora_rank < 0:
             raise ValueError(
                 f"ranks {self.ranks}, piece_tokens {self.piece_tokens}, lora_rank {self.lora_rank}: need at "
@@ -185,6 +200,25 @@ class TrainerConfig:
         ]
         if self.kind == "local" and changed:
             raise ValueError(f"{', '.join(changed)}: only the trainer of kind fsdp has these settings")
+        if self.kind != "fsdp" and self.ranks > 1:
+            raise ValueError(f"ranks is {self.ranks}: only the trainer of kind fsdp is more than one process")
+
+
+def plugins_of(policy: PolicyConfig, trainer: TrainerConfig) -> tuple[str, ...]:
+    """Return what plug-ins bring to the weights: kind, name and the hash of the source, in order.
+
+    >>> plugins_of(PolicyConfig(), TrainerConfig())
+    ()
+    """
+    chosen = (
+        (LOSSES, policy.loss),
+        (CORRECTIONS, policy.correction),
+        (BASELINES, policy.baseline),
+        (TRAINERS, trainer.kind),
+    )
+    return tuple(
+        f"{registry.kind} {name} {digest}" for registry, name in chosen if (digest := registry.digest(name))
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

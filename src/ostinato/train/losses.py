@@ -1,4 +1,4 @@
-"""Log-probabilities, entropies, and the losses of imitation and policy gradient, as functions of tensors.
+"""Log-probabilities, entropies, and the losses of imitation, as functions of tensors.
 
 Shapes: N counted tokens, flattened over rows; V vocabulary.
 """
@@ -107,14 +107,3 @@ def next_token_loss(logprobs_N: Tensor, weights_N: Tensor, total: float) -> Tens
 def gradient_norm(parameters: list[Tensor], largest: float) -> float:
     """Scale the gradients down to a global norm of at most `largest`; return the norm before."""
     return float(torch.nn.utils.clip_grad_norm_(parameters, largest))
-
-
-def policy_gradient_loss(
-    logprobs_N: Tensor, weights_N: Tensor, advantages_N: Tensor, constant: float
-) -> Tensor:
-    """Return -sum(A * weight * log pi) / constant; the weights have no gradient.
-
-    `constant` depends neither on lengths nor on which rows are here, so the losses (and gradients) of parts
-    of a batch add up to those of the whole, and a long answer is not discounted.
-    """
-    return -(advantages_N * weights_N.detach() * logprobs_N).sum() / constant

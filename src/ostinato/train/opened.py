@@ -1,20 +1,46 @@
 """The trainer that a process's settings ask for, with the checkpoint that it starts from."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ostinato.extend import failure
 from ostinato.model.checkpoint import CheckpointMeta, finish, load, load_meta
 from ostinato.model.config import META
 from ostinato.model.tensor_files import CONFIG, copy_companions, read_json
+from ostinato.model.tokenizer import Tokenizer
 from ostinato.store import Objects
-from ostinato.train.base import Trainer
-from ostinato.train.config import LearnerConfig, LearnerProcess, SftProcess
+from ostinato.train.base import Trainable, Trainer
+from ostinato.train.config import (
+    TRAINERS,
+    LearnerConfig,
+    LearnerProcess,
+    SftProcess,
+    TrainerConfig,
+    plugins_of,
+)
 from ostinato.train.local import DecoderModel
 from ostinato.train.pretrain.draft import DraftingModel
 from ostinato.train.trainer import ChainTrainer
+
+MakeTrainable = Callable[[Path, Path, TrainerConfig], Trainable]
+"""A function from a checkpoint, the folder for states and the settings to weights with their optimizer."""
+
+
+def trainer(name: str) -> Callable[[MakeTrainable], MakeTrainable]:
+    """Return a decorator that adds a trainer, for `kind = "NAME"` in `[trainer]`.
+
+    The function makes a `Trainable` (`train.base`), of which `local.DecoderModel` is one to build on. Claims,
+    versions, publication and what follows a kill stay ours. One that fails ends the trainer.
+    """
+
+    def add(make: MakeTrainable) -> MakeTrainable:
+        TRAINERS.add(name, make)
+        return make
+
+    return add
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,22 +83,16 @@ def opened(
         Objects.open(settings.objects),
         settings.checkpoint,
     )
-    if settings.trainer.kind == "local":
-        decoder, tokenizer, meta = load(checkpoint)
-        how: dict[str, Any] = {"weight_decay": weight_decay, "piece_tokens": settings.trainer.piece_tokens}
-        drafting, draft = settings.trainer.draft, None
-        if drafting != "none":
-            drafting = "joint" if isinstance(settings, SftProcess) else drafting
-            draft = DraftingModel(decoder, run_dir, checkpoint, how=drafting, **how)
-        local = draft or DecoderModel(decoder, run_dir, **how)
-        trainer = ChainTrainer(local, objects, config, before=before)
+    made_with = plugins_of(config.policy, settings.trainer)
+    if settings.trainer.kind != "fsdp":
+        alone = _alone(settings, run_dir, weight_decay)
         yield OpenedTrainer(
-            trainer=trainer,
+            trainer=ChainTrainer(alone, objects, config, before=before, made_with=made_with),
             checkpoint=checkpoint,
-            meta=meta,
-            vocab_size=tokenizer.vocab_size,
-            context=local.context,
-            draft=draft,
+            meta=load_meta(checkpoint),
+            vocab_size=Tokenizer.load(checkpoint).vocab_size,
+            context=alone.context,
+            draft=alone if isinstance(alone, DraftingModel) else None,
         )
         return
     from ostinato.train.fsdp.model import ShardedModel
@@ -81,7 +101,7 @@ def opened(
     ranks = Ranks.join(settings.trainer)
     try:
         model = ShardedModel(checkpoint, run_dir, settings.trainer, ranks, weight_decay=weight_decay)
-        chain = ChainTrainer(model, objects, config, group=ranks.group, before=before)
+        chain = ChainTrainer(model, objects, config, group=ranks.group, before=before, made_with=made_with)
         leading = LeadingTrainer(chain, ranks)
         if not ranks.leads:
             follow(chain, ranks)
@@ -98,3 +118,20 @@ def opened(
             leading.end()
     finally:
         ranks.leave()
+
+
+def _alone(settings: LearnerProcess | SftProcess, run_dir: Path, weight_decay: float) -> Trainable:
+    """Return the weights of one process: our own decoder, or what a plug-in makes."""
+    checkpoint, config = settings.checkpoint, settings.trainer
+    make: MakeTrainable | None = TRAINERS[config.kind]
+    if make is not None:
+        try:
+            return make(checkpoint, run_dir, config)
+        except Exception as error:
+            raise failure(f"the trainer {config.kind}", TRAINERS.plugin(config.kind), error) from error
+    decoder, _, _ = load(checkpoint)
+    how: dict[str, Any] = {"weight_decay": weight_decay, "piece_tokens": config.piece_tokens}
+    if config.draft == "none":
+        return DecoderModel(decoder, run_dir, **how)
+    drafting = "joint" if isinstance(settings, SftProcess) else config.draft
+    return DraftingModel(decoder, run_dir, checkpoint, how=drafting, **how)

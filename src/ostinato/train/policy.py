@@ -35,10 +35,10 @@ from ostinato.train.batch import (
 )
 from ostinato.train.config import PolicyConfig
 from ostinato.train.figures.measures import measured
-from ostinato.train.losses import next_token_loss, policy_gradient_loss
-from ostinato.train.objective.corrections import Correction, correction_of
-from ostinato.train.objective.group import BASELINES
+from ostinato.train.losses import next_token_loss
+from ostinato.train.objective.group import baseline_of
 from ostinato.train.objective.k1 import k1_advantages, mean_k1
+from ostinato.train.objective.loss import Loss, SampledTokens, loss_of
 from ostinato.types import Group, Sample
 
 log = logging.getLogger(__name__)
@@ -157,7 +157,7 @@ def penalised(
     groups: Sequence[Group], k1_of: Mapping[str, float], config: PolicyConfig
 ) -> list[list[Sample]]:
     """Return the samples of each group with the advantages of a reward less k1, weighted."""
-    advantages = k1_advantages(groups, k1_of, BASELINES[config.baseline])
+    advantages = k1_advantages(groups, k1_of, baseline_of(config.baseline))
     return [
         [
             replace(sample, advantage=sample.advantage - config.k1 * advantages[sample.session_id])
@@ -219,12 +219,12 @@ class PolicyLoss:
         self, samples: Sequence[Sample], sessions: int, config: PolicyConfig, *, version: int = 0
     ) -> None:
         self._samples, self._version = samples, version
-        self._constant, self._correct = sessions * config.tokens_per_session, correction_of(config)
+        self._constant, self._loss = sessions * config.tokens_per_session, loss_of(config)
         self._tables = list[Tensor]()
 
     def __call__(self, numbers: Sequence[int], scores: Scores) -> Tensor:
         some = [self._samples[i] for i in numbers]
-        part, deltas_N, cut_N = sample_loss(some, scores.logprobs_N, self._constant, self._correct)
+        part, deltas_N, cut_N = sample_loss(some, scores.logprobs_N, self._constant, self._loss)
         gaps_N = torch.tensor([self._version - each for one in some for each in _sampled(one, one.versions)])
         columns = deltas_N.double().cpu(), cut_N.cpu(), gaps_N, scores.entropies_N.cpu()
         self._tables.append(torch.stack([column.double() for column in columns], 1))
@@ -259,18 +259,24 @@ def log_ratios(decoder: Decoder, samples: Sequence[Sample], *, piece_tokens: int
     return found
 
 
-def sample_loss(
-    samples: Sequence[Sample], logprobs_N: Tensor, constant: float, correct: Correction
-) -> SampleLoss:
-    """Return the samples' share of the loss, and what it was made of."""
+def sample_loss(samples: Sequence[Sample], logprobs_N: Tensor, constant: float, loss: Loss) -> SampleLoss:
+    """Return the samples' share of the loss, and what it was made of.
+
+    `constant` depends neither on lengths nor on which rows are here, so the losses (and gradients) of parts
+    of a batch add up to those of the whole, and a long answer is not discounted.
+    """
     behaviour = [x for sample in samples for x in _sampled(sample, sample.logprobs)]
     advantages = [sample.advantage for sample in samples for _ in _sampled(sample, sample.ids)]
     rows = [i for i, sample in enumerate(samples) for _ in _sampled(sample, sample.ids)]
     device = logprobs_N.device
-    deltas_N = logprobs_N.detach() - torch.tensor(behaviour, device=device)
-    weights_N, cut_N = correct(deltas_N, torch.tensor(rows, device=device))
-    loss = policy_gradient_loss(logprobs_N, weights_N, torch.tensor(advantages, device=device), constant)
-    return SampleLoss(loss, deltas_N, cut_N)
+    tokens = SampledTokens(
+        logprobs_N=logprobs_N,
+        sampler_N=torch.tensor(behaviour, device=device),
+        advantages_N=torch.tensor(advantages, device=device),
+        rows_N=torch.tensor(rows, device=device),
+    )
+    losses_N, cut_N = loss(tokens)
+    return SampleLoss(losses_N.sum() / constant, tokens.deltas_N, cut_N)
 
 
 def _sampled(sample: Sample, values: Sequence[float]) -> list[float]:

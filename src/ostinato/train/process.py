@@ -10,6 +10,7 @@ import torch
 
 from ostinato.config import settings_of
 from ostinato.data.config import CorpusError
+from ostinato.extend import PluginError
 from ostinato.extras import MissingPackageError
 from ostinato.model.replay import RoutesError
 from ostinato.model.tensor_files import CheckpointError
@@ -24,6 +25,7 @@ MENDABLE = (
     CorpusError,
     MissingPackageError,
     ObjectsError,
+    PluginError,
     RoutesError,
     StateError,
     StepError,

@@ -19,7 +19,8 @@ RISE_STEPS = 8
 
 class ChainTrainer:
     """A `Trainer`. `model` holds the weights of this process; `group` names the processes that publish with
-    it. `before` is the folder of an earlier run, whose second moments it begins with.
+    it. `before` is the folder of an earlier run, whose second moments it begins with. `made_with` names the
+    plug-ins behind the weights, for their manifests.
     """
 
     def __init__(
@@ -30,10 +31,11 @@ class ChainTrainer:
         *,
         group: RankGroup | None = None,
         before: Path | None = None,
+        made_with: tuple[str, ...] = (),
     ) -> None:
         self.model = model
         self._config = config
-        self._publisher = Publisher(objects, group=group)
+        self._publisher = Publisher(objects, group=group, made_with=made_with)
         self._subscriber = Subscriber(objects)
         self._before = before
 

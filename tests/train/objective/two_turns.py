@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from ostinato.train.config import PolicyConfig
-from ostinato.train.losses import policy_gradient_loss, token_logprobs
-from ostinato.train.objective.corrections import correction_of
+from ostinato.train.losses import token_logprobs
+from ostinato.train.objective.loss import SampledTokens, loss_of
 from ostinato.types import Group, Sample
 
 TOKENS = 3
@@ -91,10 +91,12 @@ class TwoTurns:
         logprobs = token_logprobs(self.logits[states], tokens)
         behaviour = token_logprobs(self.sampler[states], tokens)
         rows = torch.arange(len(everything)).repeat_interleave(2)
-        weights, _ = correction_of(config)((logprobs - behaviour).detach(), rows)
         advantages = torch.tensor([credit(group) for group in groups], dtype=torch.float64)
         weighed = (advantages * chances[:, None]).flatten().repeat_interleave(2)
-        return -self.gradient(policy_gradient_loss(logprobs, weights, weighed, size))
+        sampled = SampledTokens(
+            logprobs_N=logprobs, sampler_N=behaviour.detach(), advantages_N=weighed, rows_N=rows
+        )
+        return -self.gradient(loss_of(config)(sampled)[0].sum() / size)
 
     def recorded(self, group: Sequence[Outcome], advantages: Sequence[float]) -> Group:
         """The group as the ledger would hold it: one row a session, its answer in between."""

@@ -153,6 +153,8 @@ class Manifest(Patch):
     """The `digest` of the parent's manifest, so that the chain cannot be rewritten."""
     ways: tuple[Way, ...]
     """Other ways to this version, and all ways to earlier ones, back to the newest anchor but one."""
+    made_with: tuple[str, ...] = ()
+    """The plug-ins that had a part in these weights, such as a loss: kind, name and hash of the source."""
 
     @property
     def graph(self) -> tuple[Way, ...]:
@@ -161,4 +163,5 @@ class Manifest(Patch):
 
     @classmethod
     def _fields(cls, body: dict[str, Any]) -> dict[str, Any]:
-        return {**super()._fields(body), "ways": tuple(Way(**way) for way in body["ways"])}
+        ways, made_with = tuple(Way(**way) for way in body["ways"]), tuple(body.get("made_with", ()))
+        return {**super()._fields(body), "ways": ways, "made_with": made_with}

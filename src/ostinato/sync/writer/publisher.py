@@ -42,11 +42,13 @@ class Publisher:
         *,
         group: RankGroup | None = None,
         cadence: Cadence | None = None,
+        made_with: tuple[str, ...] = (),
     ) -> None:
         self._objects = objects
         self._keys = Keys(prefix)
         self._group = group or RankGroup(rank=0, size=1, job=secrets.token_hex(8))
         self._cadence = cadence or Cadence()
+        self._made_with = made_with
         self._uploader = Uploader(objects, self._keys)
         self._exchange = RankExchange(objects, self._keys, self._group)
         self._epoch: Epoch | None = None
@@ -133,6 +135,7 @@ class Publisher:
             parent=None if before is None else before.version,
             parent_hash=None if before is None else before.digest,
             ways=still_useful([*earlier, *(patch.way for patch in beside)]),
+            made_with=self._made_with,
         )
 
     def _commit(self, manifest: Manifest) -> Manifest:

@@ -10,6 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from ostinato.extend import guarded
 from ostinato.train.config import CORRECTIONS, PolicyConfig
 
 
@@ -65,12 +66,12 @@ weight of each [N], and which of them it bounded or removed [N]. A row's tokens 
 def correction(name: str) -> Callable[[Correction], Correction]:
     """Return a decorator that adds a correction, for `correction = "NAME"` in `[refine.policy]`.
 
-    The loss of a token is its weight times its advantage times log pi, so a correction is where another
-    estimator comes in. An error in it ends the trainer, which goes on from its last version once mended.
+    The loss of a token is minus its weight times its advantage times log pi. An error in it ends the trainer,
+    which goes on from its last version once mended.
     """
 
     def add(function: Correction) -> Correction:
-        CORRECTIONS.add(name, function)
+        CORRECTIONS.add(name, guarded(f"correction {name}", function))
         return function
 
     return add

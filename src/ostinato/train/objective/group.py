@@ -4,7 +4,11 @@ No division by the standard deviation anywhere: it would blow up tiny difference
 right or all wrong. No division by length either: it would make long failures cheap.
 """
 
+import math
 from collections.abc import Callable, Sequence
+
+from ostinato.extend import PluginError, guarded
+from ostinato.train.config import BASELINES
 
 Baseline = Callable[[Sequence[float]], list[float]]
 """A function from the rewards of a group to the advantages of its sessions, in the same order."""
@@ -35,8 +39,40 @@ def above_the_mean(rewards: Sequence[float]) -> list[float]:
     return [reward - mean for reward in rewards]
 
 
-BASELINES: dict[str, Baseline] = {"others": above_the_others, "group": above_the_mean}
-"""The baselines by the name that a setting gives them."""
+def baseline(name: str) -> Callable[[Baseline], Baseline]:
+    """Return a decorator that adds an estimator of advantages, for `baseline = "NAME"` in `[refine.policy]`.
+
+    It is asked once for the sessions of a prompt, and once for the branches of each that was forked. Where it
+    fails, the sampler ends with its file and line, and goes on with the same groups once it is mended.
+    """
+
+    def add(function: Baseline) -> Baseline:
+        call = guarded(f"baseline {name}", function)
+
+        def check(rewards: Sequence[float]) -> list[float]:
+            found = [float(each) for each in call(rewards)]
+            if len(found) != len(rewards) or not all(map(math.isfinite, found)):
+                raise PluginError(
+                    f"the baseline {name} returned {found} for the rewards {list(rewards)}: return a finite "
+                    "advantage for each"
+                )
+            return found
+
+        BASELINES.add(name, check)
+        return function
+
+    return add
+
+
+def baseline_of(name: str) -> Baseline:
+    """Return the baseline that a setting names."""
+    match name:
+        case "others":
+            return above_the_others
+        case "group":
+            return above_the_mean
+    added: Baseline = BASELINES[name]
+    return added
 
 
 def above(reward: float, all_of_them: Sequence[float]) -> float:

@@ -96,6 +96,8 @@ class PretrainProcess:
             raise ValueError("a phase without a draft comes after one with it, and would leave it behind")
         if self.trainer.draft != "none":
             raise ValueError("trainer.draft is not for pretraining: set draft of a phase")
+        if self.trainer.kind not in ("local", "fsdp"):
+            raise ValueError(f"trainer.kind is {self.trainer.kind!r}: local and fsdp pretrain")
         if any(drafts) and self.trainer.kind != "local":
             raise ValueError('drafts are trained by the local trainer: set kind = "local", or draft = "none"')
         if min(self.evaluate_every, self.evaluate_rows, self.save_every) < 1 or self.z_loss < 0:
