@@ -53,14 +53,12 @@ def run(
     trainer = getattr(settings, "trainer", None)
     ranks = trainer.ranks if isinstance(trainer, TrainerConfig) else 1
     if ranks > 1:
-        from ostinato.train.fsdp.ranks import end, torchrun, under_torchrun
+        from ostinato.train.fsdp.ranks import end_with, torchrun, under_torchrun
 
         if not under_torchrun():
             return torchrun(module, sys.argv[1:] if arguments is None else arguments, ranks)
-    status = _worked(settings, work, module)
-    if ranks > 1:
-        end(status)
-    return status
+        end_with(lambda: _worked(settings, work, module))
+    return _worked(settings, work, module)
 
 
 def _worked(settings: T, work: Callable[[T, Stop], None], module: str) -> int:

@@ -23,7 +23,7 @@ from ostinato.train.base import NO_GRADIENT
 from ostinato.train.batch import ScoredRow
 from ostinato.train.config import LearnerConfig, PolicyConfig, TrainerConfig
 from ostinato.train.fsdp.model import ShardedModel
-from ostinato.train.fsdp.ranks import LeadingTrainer, Ranks, end, follow
+from ostinato.train.fsdp.ranks import LeadingTrainer, Ranks, end_with, follow
 from ostinato.train.policy import advantage_step
 from ostinato.train.trainer import ChainTrainer
 from ostinato.types import Group, Sample
@@ -31,7 +31,7 @@ from ostinato.types import Group, Sample
 WITH_K1 = LearnerConfig(learning_rate=1e-2, policy=PolicyConfig(k1=0.5))
 
 
-def main(start: Path, run: Path, objects: str, count: int, fault: str) -> None:
+def main(start: Path, run: Path, objects: str, count: int, fault: str) -> int:
     torch.set_num_threads(1)
     config = TrainerConfig(kind="fsdp", ranks=count, piece_tokens=60)
     ranks = Ranks.join(config)
@@ -50,7 +50,7 @@ def main(start: Path, run: Path, objects: str, count: int, fault: str) -> None:
         if ranks.leads:
             sys.stdout.write(json.dumps(told) + "\n")
         ranks.leave()
-        end(0)
+        return 0
     if fault == "die" and not ranks.leads:
         step = chain.imitate
         calls = iter(range(100))
@@ -66,7 +66,7 @@ def main(start: Path, run: Path, objects: str, count: int, fault: str) -> None:
     else:
         lead(LeadingTrainer(chain, ranks), model)
     ranks.leave()
-    end(0)
+    return 0
 
 
 def penalised(chain: ChainTrainer) -> list[list[float]]:
@@ -135,4 +135,5 @@ def lead(trainer: LeadingTrainer, model: ShardedModel) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]), (*sys.argv, "")[5])
+    places = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+    end_with(lambda: main(*places, (*sys.argv, "")[5]))

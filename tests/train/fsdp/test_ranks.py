@@ -41,20 +41,24 @@ LAST_CALL = """
 import os
 from pathlib import Path
 from ostinato.train.config import TrainerConfig
-from ostinato.train.fsdp.ranks import LeadingTrainer, Ranks, follow
+from ostinato.train.fsdp.ranks import LeadingTrainer, Ranks, end_with, follow
 
 class Disk:
     def write(self, directory):
         if os.environ["RANK"] == "1":
             raise OSError("the disk is full")
 
-ranks = Ranks.join(TrainerConfig(kind="fsdp", ranks=2))
-if ranks.leads:
-    trainer = LeadingTrainer(Disk(), ranks)
-    trainer.write(Path("checkpoint"))
-    trainer.end()
-else:
-    follow(Disk(), ranks)
+def main():
+    ranks = Ranks.join(TrainerConfig(kind="fsdp", ranks=2))
+    if ranks.leads:
+        trainer = LeadingTrainer(Disk(), ranks)
+        trainer.write(Path("checkpoint"))
+        trainer.end()
+    else:
+        follow(Disk(), ranks)
+    return 0
+
+end_with(main)
 """
 
 

@@ -10,8 +10,9 @@ import logging
 import os
 import signal
 import sys
+import traceback
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -197,12 +198,18 @@ def under_torchrun() -> bool:
     return "TORCHELASTIC_RUN_ID" in os.environ
 
 
-def end(status: int) -> NoReturn:
-    """End this rank at once, with its output written and without Python's finalization.
+def end_with(work: Callable[[], int]) -> NoReturn:
+    """Do `work` and end this rank with the status it returns, or with 1 after an error, which is printed.
 
-    A thread of gloo that lets go of the last collective's tensors meanwhile, as on a busy machine, aborts
-    a rank whose work is done, and with it the job. Leaving the group does not end its threads.
+    Python's finalization is left out: a thread of gloo that lets go of the last collective's tensors
+    meanwhile, as on a busy machine, aborts a rank whose work is done or has failed. Who started the job would
+    take that for a kill, and start it again. Leaving the group does not end gloo's threads.
     """
+    try:
+        status = work()
+    except Exception:
+        traceback.print_exc()
+        status = 1
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
