@@ -63,15 +63,9 @@ def test_a_loss_a_baseline_and_a_trainer_of_plugins_make_versions_that_name_them
     assert "model.embed_tokens.weight" in still and still != set(before)
 
 
-@pytest.mark.parametrize(
-    ("source", "words"),
-    [
-        ("raise OSError('no weights')", ["trainer still_words failed at", "OSError: no weights"]),
-        ("return None", ["has no attribute"]),
-    ],
-)
-def test_a_trainer_that_fails_is_one_line(bench: Bench, source: str, words: list[str]) -> None:
+def test_a_trainer_that_fails_is_one_line(bench: Bench) -> None:
     file = bench.directory / "trainer.py"
-    file.write_text(file.read_text().replace("    decoder, _, _", f"    {source}\n    decoder, _, _"))
+    file.write_text(file.read_text().replace("    decoder, _", "    raise OSError('full')\n    decoder, _"))
     done = learn(bench, 1)
-    assert done.returncode == 1 and all(each in done.stderr for each in words), done.stderr
+    assert done.returncode == 1 and "the trainer still_words failed at" in done.stderr
+    assert "trainer.py line 17, OSError: full" in done.stderr and "Traceback" not in done.stderr
