@@ -24,7 +24,7 @@ from asyncio.subprocess import DEVNULL, PIPE
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from random import Random, randrange
@@ -36,7 +36,7 @@ from fuzz.team_kills import Supervised, answers, killed, lost, until
 
 from benchmarks.measure import Run, quantile
 from ostinato.config import dump, load
-from ostinato.loop.config import RunConfig
+from ostinato.loop.config import CAN_DIFFER, FidelityConfig, RunConfig
 from ostinato.loop.live_config import CHAMPION
 from ostinato.loop.team.file import Team, open_team
 from ostinato.types import Decision, Source
@@ -171,7 +171,8 @@ async def team_up(place: Place, url: str, model: Path, people: int, tasks: Tasks
     await place.run("team", "init", *where, "--people", str(people))
     (place.folder / "reward.toml").write_text(REWARD)
     settings = [*SETTINGS, f"live.reward={place.folder / 'reward.toml'}"]
-    file.write_text(dump(load(RunConfig, file, settings)))
+    scripts = FidelityConfig(wanted=dict.fromkeys(sorted(CAN_DIFFER), "the developers are scripts"))
+    file.write_text(dump(replace(load(RunConfig, file, settings), fidelity=scripts)))
     team = open_team(file)
     up = Supervised(team, place.python)
     place.typed.append("ostinato team up")
